@@ -26,7 +26,7 @@ pub use control::{Control, ControlRequest, ControllerSettings, SamplingControl, 
 pub use events::{
     CloudEvent, CloudEventData, Event, EventType, Mapping, StartEvent, StopEvent, UpdateEvent,
 };
-pub use link::cursor_in;
+pub use link::next_cursor_in;
 pub use operations::{Act, Backlog, Closing, Healthy, Reason, SkipRequest};
 pub use problem::{FieldError, Problem};
 pub use spans::{Delivery, LastError, Plan, Proof, Span};

@@ -11,7 +11,7 @@ use reqwest::header::{
 };
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
-use sampler_api::cursor_in;
+use sampler_api::next_cursor_in;
 use sampler_oauth::http::read_body;
 use serde::Deserialize;
 use url::Url;
@@ -223,7 +223,7 @@ fn next_cursor(headers: &HeaderMap) -> Option<String> {
     let links = headers.get_all(LINK).iter();
     links
         .filter_map(|value| value.to_str().ok())
-        .find_map(|links| cursor_in(links, "next"))
+        .find_map(next_cursor_in)
 }
 
 /// A wait in seconds. A date is not read: clocks differ.

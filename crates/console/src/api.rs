@@ -11,7 +11,7 @@ use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LINK, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use sampler_api::{Problem, cursor_in};
+use sampler_api::{Problem, next_cursor_in};
 use sampler_service::security::Grant;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -119,7 +119,7 @@ impl Console {
         let tag = text(&head.headers, ETAG.as_str());
         Ok(Answer {
             body,
-            cursor: cursor_in(&links, "next"),
+            cursor: next_cursor_in(&links),
             tag,
         })
     }

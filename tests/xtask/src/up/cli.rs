@@ -32,7 +32,6 @@ impl Cli {
     pub(super) async fn send(&self, file: &Path) -> Result<ExitStatus> {
         let mut words = vec!["events".to_owned(), "send".to_owned(), text(file)?];
         words.extend(self.common.iter().cloned());
-        words.push("--no-journal".to_owned());
         self.run(&words).await
     }
 
