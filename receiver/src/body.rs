@@ -1,6 +1,7 @@
 //! From a request to its body: media type, coding, size, memory, time.
 
 use std::io::Read;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Request, header};
@@ -14,6 +15,9 @@ use crate::problems;
 
 /// Bytes that are decompressed at a time.
 const DECOMPRESSED_AT_A_TIME: usize = 8 << 10;
+
+/// How long a client may take to send a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A body in memory. Its bytes are charged to its client.
 pub(crate) struct Received {
@@ -189,7 +193,7 @@ async fn collect(
         }
         Ok(arrived)
     };
-    let read = tokio::time::timeout(receiver.settings.limits.body_timeout, reading).await;
+    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
     read.unwrap_or_else(|_| Err(too_slow()))
 }
 

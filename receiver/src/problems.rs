@@ -166,7 +166,7 @@ sampler_service::problem_types! {
         status: PAYLOAD_TOO_LARGE,
         title: "The body is too large",
         when: "The body, or an event of a batch, is larger than `MAX_PAYLOAD`, compressed or decompressed. Or a batch has more \
-            than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`, or an \
+            than 1,000 events, or is larger than 4 MiB, or an \
             operator's action is larger than 64 KiB. Nothing was kept.",
         provider: "Send less in one event, or fewer events in one batch.",
         operator: "Raise `MAX_PAYLOAD`, if events of this size are intended. The 4 MB of a batch and the 64 KiB \
@@ -205,7 +205,7 @@ sampler_service::problem_types! {
         when: "A start whose timestamp is earlier than the stop of the previous usage of the same \
             target: the time between would be billed twice.",
         provider: "Correct the timestamp. It may be equal to that of the stop.",
-        operator: "Allow such starts with `SAMPLER_ALLOW_OVERLAP`, if billing twice is intended.",
+        operator: NOTHING,
     }
     OUTSIDE_SLACK {
         slug: "outside-slack",

@@ -127,7 +127,7 @@ impl Worker {
             Lookups::ByLocation | Lookups::Never => confirm.timeout,
         };
         confirm.enabled.then(|| Question {
-            at: accepted_at.plus(millis(confirm.interval)),
+            at: accepted_at.plus(millis(self.periods.confirmation)),
             until: accepted_at.plus(millis(timeout)),
             is_missing: false,
         })
@@ -330,7 +330,7 @@ impl Worker {
     }
 
     fn ask_again_at(&self) -> Timestamp {
-        self.now().plus(millis(self.settings.confirm.interval))
+        self.now().plus(millis(self.periods.confirmation))
     }
 
     /// The confirmation that leaves a usage as it is, until the upstream is asked again.

@@ -73,8 +73,7 @@ impl Worker {
         while !self.stop.is_cancelled() {
             self.send_heartbeat().await;
             self.report_rate().await;
-            self.sleep(self.settings.processing.heartbeat_interval)
-                .await;
+            self.sleep(self.periods.heartbeat).await;
         }
     }
 
@@ -88,7 +87,7 @@ impl Worker {
             Ok(workers) => {
                 let partitions = partitions_of(&self.name, &workers);
                 let count = partitions.len();
-                let sure_for = SURE_FOR.max(2 * self.settings.processing.heartbeat_interval);
+                let sure_for = SURE_FOR.max(2 * self.periods.heartbeat);
                 self.ownership.note(&partitions, began, sure_for);
                 if self.ownership.set(&partitions) {
                     info!(

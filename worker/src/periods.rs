@@ -7,6 +7,10 @@ use sampler_steering::{COUNT_INTERVAL, EVENT_AGE_LIFETIME, FOLLOW_INTERVAL};
 /// How often a worker polls for each kind of news. A simulation of months polls less often.
 #[derive(Clone, Copy, Debug)]
 pub struct Periods {
+    /// How often a worker says that it is alive. After 20 s without that the others take over its spans.
+    pub heartbeat: Duration,
+    /// How long after its acceptance the upstream is first asked for a usage, and how often after that.
+    pub confirmation: Duration,
     /// How often clocks are compared with the upstream while nothing is posted.
     pub clock: Duration,
     /// How often causes are probed and spans resumed.
@@ -30,6 +34,8 @@ pub struct Periods {
 impl Default for Periods {
     fn default() -> Self {
         Self {
+            heartbeat: Duration::from_secs(5),
+            confirmation: Duration::from_mins(1),
             clock: Duration::from_secs(20),
             causes: Duration::from_secs(5),
             confirmations: Duration::from_secs(5),

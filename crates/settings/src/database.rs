@@ -13,7 +13,7 @@ use crate::uri_options::{replaced, weaknesses, without_replaced};
 use crate::value::Value;
 
 /// How long the driver looks for a suitable server.
-const SERVER_SELECTION_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const SERVER_SELECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest name of a MongoDB database, in bytes.
 const DATABASE_NAME_MAX: usize = 63;

@@ -25,10 +25,6 @@ settings! {
         inflight: Option<usize> = "MAX_INFLIGHT", in "1" to "100000";
         /// The largest body, before and after decompression.
         payload: usize as Size = "MAX_PAYLOAD", "500kb", in "1kb" to "8mb";
-        /// The largest body of a batch of events, before and after decompression.
-        batch_payload: usize as Size = "SAMPLER_MAX_BATCH_PAYLOAD", "4mb", in "1kb" to "4mb";
-        /// How long a client may take to send a body.
-        body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", "30s", in "100ms" to "10m";
     }
 
     /// Where mappings go.
@@ -63,9 +59,6 @@ settings! {
         /// Whether an event with a known id, the same target, and another timestamp or other measures is answered
         /// 201, as by the original Sampler. The first event stays unchanged.
         lenient_repeats: bool = "SAMPLER_LENIENT_REPEATS", "false";
-        /// Whether a span may begin before the end of the target's previous one, as with the
-        /// original Sampler. The overlap is billed twice.
-        allow_overlap: bool = "SAMPLER_ALLOW_OVERLAP", "false";
     }
 
     /// When a receiver is unhealthy.

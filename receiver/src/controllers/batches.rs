@@ -39,6 +39,9 @@ const AT_ONCE: usize = 512;
 /// The wrong fields that the answer to a batch names in all. Beyond that each event names one.
 const ERRORS_MAX: usize = 10_000;
 
+/// The largest body of a batch, before and after decompression, in bytes.
+const BATCH_LEN_MAX: usize = 4 << 20;
+
 #[utoipa::path(
     post, path = "/v1/events", operation_id = "post_events", tag = "Events",
     summary = "Up to 1,000 events, or CloudEvents",
@@ -141,8 +144,7 @@ impl Receiver {
                 None => Layout::List,
             },
         };
-        let max = self.settings.limits.batch_payload;
-        let body = body::read_up_to(request, self, self.sender(grant), max).await?;
+        let body = body::read_up_to(request, self, self.sender(grant), BATCH_LEN_MAX).await?;
         let _in_flight = self.acquire_in_flight(RequestKind::BatchStart)?;
         let items = batch::read(layout, body.as_ref())?;
         let batch = BatchInProgress {

@@ -412,7 +412,6 @@ impl Setup {
                     concurrency: 1 + rng.below(6),
                     batch_size: 2 + rng.below(8),
                     interval: millis(tick),
-                    heartbeat_interval: millis(self.heartbeat()),
                     ..ProcessingSettings::default()
                 },
                 cleanup: CleanupSettings {
@@ -438,7 +437,6 @@ impl Setup {
                 },
                 confirm: ConfirmSettings {
                     enabled: self.confirms,
-                    interval: millis(tick / 4),
                     // Later than Abacus decides, whatever the clocks say.
                     timeout: millis(8 * tick + 4 * self.scale.clock_error),
                 },
@@ -446,6 +444,8 @@ impl Setup {
             },
             // Nobody steers here.
             periods: Periods {
+                heartbeat: millis(self.heartbeat()),
+                confirmation: millis(tick / 4),
                 clock: millis(self.clock_interval()),
                 causes: millis(tick),
                 confirmations: millis(tick),

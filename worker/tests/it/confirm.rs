@@ -19,7 +19,6 @@ pub(crate) fn confirming(name: &str) -> Options {
     let mut options = options(name);
     options.settings.confirm = ConfirmSettings {
         enabled: true,
-        interval: Duration::from_mins(1),
         timeout: Duration::from_hours(2),
     };
     options
