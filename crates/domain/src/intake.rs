@@ -38,8 +38,6 @@ pub struct IntakeRules {
     pub slack: Slack,
     /// Whether an event counts as a repeat that differs from the kept one in timestamp or measures.
     pub lenient_repeats: bool,
-    /// Whether a span may begin before the end of the target's previous one.
-    pub may_overlap: bool,
 }
 
 /// Why an event is not kept.
@@ -100,7 +98,7 @@ impl IntakeRules {
         if by_id.is_none() {
             self.require_slack(event.timestamp, now)?;
         }
-        decide_start(event, by_id, others, self.may_overlap)
+        decide_start(event, by_id, others)
             .or_else(|refusal| Ok(StartDecision::Repeated(self.tolerate(refusal, by_id)?)))
     }
 
@@ -154,11 +152,11 @@ impl NotEnded {
     }
 
     /// Refuses a start for them: [`Refusal::AlreadyOpen`] or [`Refusal::Overlaps`].
-    pub fn require_room(self, may_overlap: bool) -> Result<(), Refusal> {
+    pub fn require_room(self) -> Result<(), Refusal> {
         if self.is_open {
             return Err(Refusal::AlreadyOpen);
         }
-        match self.until.filter(|_| !may_overlap) {
+        match self.until {
             Some(until) => Err(Refusal::Overlaps { until }),
             None => Ok(()),
         }
@@ -189,13 +187,12 @@ pub fn decide_start<'s>(
     event: &StartEvent,
     by_id: Option<&'s Span>,
     others: NotEnded,
-    may_overlap: bool,
 ) -> Result<StartDecision<'s>, Refusal> {
     if let Some(earlier) = by_id {
         require_none(event.differences(earlier))?;
         return Ok(StartDecision::Repeated(earlier));
     }
-    others.require_room(may_overlap)?;
+    others.require_room()?;
     Ok(StartDecision::Open)
 }
 

@@ -78,13 +78,12 @@ impl GroupWriter for StartWriter {
         }
     }
 
-    /// Inserts the spans. A start that is alone, and may not overlap, is one statement, which inserts it unless
-    /// its target has an open or overlapping span. Of several these spans are searched for first: the search
+    /// Inserts the spans. A start that is alone is one statement, which inserts it unless its
+    /// target has an open or overlapping span. Of several these spans are searched for first: the search
     /// and the insert need not be one operation, because two starts of a target that are in flight together
     /// have no order.
     async fn send(&self, batch: &[Arc<StartWrite>], send_by: Instant) -> CommandResult<Self> {
         if let [write] = batch
-            && !write.new.may_overlap
             && let Some(result) = self.insert_alone(write, send_by).await?
         {
             return Ok(vec![result]);
@@ -92,7 +91,7 @@ impl GroupWriter for StartWriter {
         let others = self.find_not_ended(batch).await?;
         let (mut results, mut free) = (Vec::with_capacity(batch.len()), Vec::new());
         for (index, (write, others)) in batch.iter().zip(others).enumerate() {
-            results.push(match others.require_room(write.new.may_overlap) {
+            results.push(match others.require_room() {
                 // It may be stopped by now, so only a later read can refuse the start.
                 Err(Refusal::AlreadyOpen) => WriteResult::Unresolved,
                 Err(refusal) => WriteResult::Provisional(StartOutcome::Refused(refusal)),
@@ -161,7 +160,7 @@ fn resolve_one(
         until: None,
     };
     let event = new.span.start_event();
-    let decision = decide_start(&event, by_id.as_ref(), others, new.may_overlap);
+    let decision = decide_start(&event, by_id.as_ref(), others);
     Ok(StartOutcome::found(decision))
 }
 
@@ -194,15 +193,10 @@ impl StartWriter {
         Ok(results.pop())
     }
 
-    /// The spans of the target of each start that have not ended by it. They are searched for where they
-    /// matter, which is not where spans may overlap. One search serves all starts, unless it finds too many
-    /// spans: then each start gets its own.
+    /// The spans of the target of each start that have not ended by it. One search serves all starts, unless
+    /// it finds too many spans: then each start gets its own.
     async fn find_not_ended(&self, batch: &[Arc<StartWrite>]) -> Result<Vec<NotEnded>, CallError> {
-        let careful = batch.iter().filter(|write| !write.new.may_overlap);
-        let starts: Vec<&StartWrite> = careful.map(Arc::as_ref).collect();
-        if starts.is_empty() {
-            return Ok(vec![NotEnded::default(); batch.len()]);
-        }
+        let starts: Vec<&StartWrite> = batch.iter().map(Arc::as_ref).collect();
         let limit = SPANS_EACH * starts.len();
         let found = self.search(&starts, limit).await?;
         let found = if found.len() < limit {

@@ -29,8 +29,6 @@ pub struct NewSpan {
     pub due_at: Timestamp,
     /// The receiver's clock, for `last_change_at`.
     pub now: Timestamp,
-    /// Lets the span begin before the end of the target's previous one, as the original Sampler does.
-    pub may_overlap: bool,
     pub arrival: Arrival,
 }
 

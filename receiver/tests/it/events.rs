@@ -31,16 +31,6 @@ async fn a_start_is_kept_as_a_span_that_nobody_has_sampled_yet() {
 }
 
 #[tokio::test]
-async fn fault_12_a_setting_lets_spans_overlap() {
-    let world = World::with(|options| options.settings.events.allow_overlap = true);
-    let (first, end, inside) = (start(NOW - HOUR), stop(NOW), start(NOW - 1));
-    world.start(&first).await.is_created();
-    world.stop(&end).await.is_created();
-    world.start(&inside).await.is_created();
-    world.assert_kept(&[(&first, Some(&end)), (&inside, None)]);
-}
-
-#[tokio::test]
 async fn the_slack_is_that_of_the_time_when_an_event_arrives() {
     let world = World::new();
     let event = start(NOW - PAST);

@@ -86,7 +86,6 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
         due_at,
         span,
         now: state.now,
-        may_overlap: false,
         arrival: Arrival::Alone,
     };
     match state.table.make_mut().start(new) {

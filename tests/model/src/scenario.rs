@@ -125,7 +125,6 @@ impl Scenario {
         IntakeRules {
             slack: self.slack,
             lenient_repeats: false,
-            may_overlap: false,
         }
     }
 

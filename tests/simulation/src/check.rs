@@ -241,9 +241,6 @@ impl World {
     /// No two spans of a target overlap, unless events of the target were in flight at the same
     /// time.
     fn check_overlaps(&self, spans: &[Span]) {
-        if self.setup.allow_overlap {
-            return;
-        }
         let mut by_target: BTreeMap<&Target, Vec<&Span>> = BTreeMap::new();
         let gaps = self.truth.facts().gaps.clone();
         let well_behaved: BTreeSet<Target> = (0..self.setup.well_behaved.len())

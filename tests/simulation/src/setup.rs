@@ -223,7 +223,6 @@ pub(crate) struct Setup {
     pub(crate) retention: i64,
     /// The slack is so narrow that some events lie outside, and complete spans are removed.
     pub(crate) narrow_slack: bool,
-    pub(crate) allow_overlap: bool,
     pub(crate) max_inflight: Option<usize>,
     /// Abacus puts usages of the future aside. Then the workers' clocks are never ahead, unless it
     /// dates its answers.
@@ -314,7 +313,6 @@ impl Setup {
                 retention
             },
             narrow_slack,
-            allow_overlap: rng.percent(15),
             max_inflight: rng.percent(15).then_some(2),
             puts_future_aside: rng.percent(40),
             has_operator,
@@ -489,7 +487,6 @@ impl Setup {
                 events: EventsSettings {
                     // It answers 201 to what was not kept, which is its purpose.
                     lenient_repeats: false,
-                    allow_overlap: self.allow_overlap,
                 },
                 slack,
                 sampling: self.sampling(rng),

@@ -164,7 +164,6 @@ pub fn new_span(event: StartEvent) -> NewSpan {
         span,
         due_at,
         now: at(0),
-        may_overlap: false,
         arrival: Arrival::Alone,
     }
 }

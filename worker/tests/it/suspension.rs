@@ -276,7 +276,6 @@ fn suspend_many(world: &World, count: i64, registered: bool) {
                 span,
                 due_at: SUSPENDED_DUE_AT,
                 now: then,
-                may_overlap: true,
                 arrival: Arrival::Alone,
             };
             table.put(new);

@@ -192,7 +192,6 @@ impl World {
             span,
             due_at,
             now: self.clock.now(),
-            may_overlap: false,
             arrival: Arrival::Alone,
         };
         assert_eq!(self.store.start(new).await.unwrap(), StartOutcome::Opened);

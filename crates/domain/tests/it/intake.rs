@@ -17,7 +17,6 @@ fn rules() -> IntakeRules {
             future: SLACK,
         },
         lenient_repeats: false,
-        may_overlap: false,
     }
 }
 
@@ -65,7 +64,7 @@ fn is_open() -> NotEnded {
 
 #[test]
 fn a_start_opens_a_span_where_nothing_is_in_its_way() {
-    let decision = decide_start(&start_at(1_000), None, NotEnded::default(), false);
+    let decision = decide_start(&start_at(1_000), None, NotEnded::default());
     assert_eq!(decision, Ok(StartDecision::Open));
 }
 
@@ -73,7 +72,7 @@ fn a_start_opens_a_span_where_nothing_is_in_its_way() {
 fn a_repeated_start_opens_nothing_whatever_came_after_it() {
     let earlier = ended();
     for others in [NotEnded::default(), is_open(), until(2_000)] {
-        let decision = decide_start(&start_at(1_000), Some(&earlier), others, false);
+        let decision = decide_start(&start_at(1_000), Some(&earlier), others);
         assert_eq!(decision, Ok(StartDecision::Repeated(&earlier)));
     }
 }
@@ -81,7 +80,7 @@ fn a_repeated_start_opens_nothing_whatever_came_after_it() {
 #[test]
 fn a_start_that_differs_from_the_one_with_its_id_is_refused() {
     let earlier = open();
-    let decision = decide_start(&start_at(1_001), Some(&earlier), is_open(), true);
+    let decision = decide_start(&start_at(1_001), Some(&earlier), is_open());
     let taken = Refusal::IdTaken(vec![Field::Timestamp]);
     assert_eq!(decision, Err(taken));
 }
@@ -95,15 +94,13 @@ fn an_open_span_refuses_a_start_and_a_later_end_may() {
     let overlaps = Refusal::Overlaps {
         until: moment(2_000),
     };
-    for (others, may_overlap, expected) in [
-        (is_open(), false, Err(Refusal::AlreadyOpen)),
-        (is_open(), true, Err(Refusal::AlreadyOpen)),
-        (both, false, Err(Refusal::AlreadyOpen)),
-        (until(2_000), false, Err(overlaps)),
-        (until(2_000), true, Ok(StartDecision::Open)),
+    for (others, expected) in [
+        (is_open(), Refusal::AlreadyOpen),
+        (both, Refusal::AlreadyOpen),
+        (until(2_000), overlaps),
     ] {
-        let decision = decide_start(&start_at(1_000), None, others, may_overlap);
-        assert_eq!(decision, expected, "{others:?}, {may_overlap}");
+        let decision = decide_start(&start_at(1_000), None, others);
+        assert_eq!(decision, Err(expected), "{others:?}");
     }
 }
 

@@ -60,7 +60,6 @@ impl Receiver {
                 ..self.slack
             },
             lenient_repeats: self.settings.events.lenient_repeats,
-            may_overlap: self.settings.events.allow_overlap,
         }
     }
 
@@ -116,7 +115,6 @@ impl Receiver {
             due_at: self.policy.open_due_at(&span.target, span.start),
             span,
             now,
-            may_overlap: self.settings.events.allow_overlap,
             arrival,
         });
         async move {

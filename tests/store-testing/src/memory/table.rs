@@ -133,7 +133,7 @@ impl Table {
         }
         let by_id = span.start_id.as_ref();
         let by_id = by_id.and_then(|id| self.find_by_start_id(&span.target, id));
-        let decision = decide_start(&span.start_event(), by_id, others, new.may_overlap);
+        let decision = decide_start(&span.start_event(), by_id, others);
         StartOutcome::found(decision)
     }
 
@@ -143,7 +143,7 @@ impl Table {
             is_open: false,
             ..self.not_ended(&new.span)
         };
-        let room = others.require_room(new.may_overlap);
+        let room = others.require_room();
         room.err().map(StartOutcome::Refused)
     }
 
