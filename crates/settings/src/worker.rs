@@ -193,7 +193,7 @@ impl WorkerSettings {
             reader.complain(format!(
                 "SAMPLER_POST_TIMEOUT and twice SAMPLER_DB_OPERATION_TIMEOUT must add up to at most {} s: otherwise a \
                  usage could be posted after it was skipped, and be billed although the ledger says that it is not",
-                (limit - 4 * SERVER_SELECTION_TIMEOUT).as_secs(),
+                limit.saturating_sub(4 * SERVER_SELECTION_TIMEOUT).as_secs(),
             ));
         }
     }

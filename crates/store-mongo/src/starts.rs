@@ -90,7 +90,7 @@ impl GroupWriter for StartWriter {
         }
         let others = self.find_not_ended(batch).await?;
         let (mut results, mut free) = (Vec::with_capacity(batch.len()), Vec::new());
-        for (index, (write, others)) in batch.iter().zip(others).enumerate() {
+        for (index, others) in others.into_iter().enumerate() {
             results.push(match others.require_room() {
                 // It may be stopped by now, so only a later read can refuse the start.
                 Err(Refusal::AlreadyOpen) => WriteResult::Unresolved,
