@@ -187,8 +187,8 @@ impl WorkerSettings {
     fn check_skip(&self, reader: &mut Reader) {
         let write = 2 * SERVER_SELECTION_TIMEOUT + self.database.operation_timeout;
         let all = self.delivery.timeout + 2 * write;
-        let limit =
-            Duration::from_millis((SKIP_DELAY - READ_VALID_FOR).unsigned_abs()) - SKIP_MARGIN;
+        let limit = Duration::from_millis((SKIP_DELAY - READ_VALID_FOR).unsigned_abs())
+            .saturating_sub(SKIP_MARGIN);
         if all > limit {
             reader.complain(format!(
                 "SAMPLER_POST_TIMEOUT and twice SAMPLER_DB_OPERATION_TIMEOUT must add up to at most {} s: otherwise a \
