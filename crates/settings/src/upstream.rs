@@ -1,6 +1,5 @@
 //! Which system takes the usages, and what it promises where it is not Abacus.
 
-use std::fmt;
 use std::time::Duration;
 
 use sampler_domain::{Contract, Memory};
@@ -171,17 +170,6 @@ impl Destination {
     /// Whether it has a token of its own, in place of those of this program's client.
     pub fn has_token(&self) -> bool {
         matches!(self, Self::CloudEvents(upstream) if upstream.token.is_some())
-    }
-}
-
-/// By its name in `SAMPLER_UPSTREAM`, and its host: path and query may hold a secret.
-impl fmt::Display for Destination {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self {
-            Self::Abacus(_) => "abacus",
-            Self::CloudEvents(_) => "cloudevents",
-        };
-        write!(f, "{name} at {}", self.url().host_str().unwrap_or_default())
     }
 }
 
