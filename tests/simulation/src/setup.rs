@@ -482,7 +482,6 @@ impl Setup {
                 limits: LimitsSettings {
                     payload: 10_000,
                     inflight: self.max_inflight,
-                    ..LimitsSettings::default()
                 },
                 events: EventsSettings {
                     // It answers 201 to what was not kept, which is its purpose.
