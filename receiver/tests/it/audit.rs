@@ -21,7 +21,7 @@ impl World {
             after: json!({"state": "open"}),
             outcome: ActOutcome::Asked,
         };
-        self.store.record_action(&record).await.unwrap();
+        self.store.memory.record_action(&record).await.unwrap();
     }
 
     /// The ids of a page, and the address of the next one.
@@ -53,6 +53,7 @@ async fn an_act_is_shown_as_it_was_asked_for() {
     assert_eq!(shown, [expected.clone()]);
     let settled = world
         .store
+        .memory
         .record_outcome(Uuid::from_u128(1), ActOutcome::Done);
     settled.await.unwrap();
     world.acted(2, "", None).await;

@@ -3,20 +3,17 @@
 use std::time::Duration;
 
 use sampler_domain::ClientId;
-use sampler_oauth::Pace;
-use sampler_testkit::uaa::{Discovery, StandInUaa, Trouble};
+use sampler_testkit::uaa::{Discovery, StandInUaa};
 use serde_json::{Value, json};
 
-use crate::attacks::NO_TOKEN;
 use crate::auth_fixture::{WRITE, bearer, claims, fetched, pace, secured, token};
 use crate::event::{mapping, on, start, stop, with};
 use crate::log::Log;
 use crate::reading_scopes::Two;
+use crate::tokens::{NO_TOKEN, assert_refused};
 use crate::world::{EVENTS, MAPPINGS, NOW, START, STOP, UPDATE, World};
 
 const INSUFFICIENT: &str = "Bearer realm=\"cf\", error=\"insufficient_scope\"";
-
-const QUICK: Pace = pace(Duration::ZERO);
 
 /// The scopes of the tokens that try each operation; the first has no token.
 const TOKENS: [Option<&[&str]>; 9] = [
@@ -150,36 +147,11 @@ async fn fault_17_a_scope_for_one_resource_is_for_that_resource_alone() {
 }
 
 #[tokio::test]
-async fn a_new_key_is_taken_without_a_restart_and_old_ones_through_an_outage() {
-    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    let authenticator = fetched(&uaa, QUICK);
-    let world = World::secured(authenticator.clone(), |_| {});
-    assert!(!authenticator.is_ready());
-    let old = uaa.token(&[WRITE]);
-    assert_eq!(world.ask_with(&old).await.status(), 201);
-    assert!(authenticator.is_ready());
-    uaa.rotate().unwrap();
-    let new = uaa.token(&[WRITE]);
-    // A second start of the target: the token is taken.
-    assert_eq!(world.ask_with(&new).await.status(), 409);
-    uaa.trouble(Some(Trouble::Status(500)));
-    assert_eq!(world.ask_with(&old).await.status(), 409);
-    assert_eq!(world.ask_with(&new).await.status(), 409);
-    uaa.rotate().unwrap();
-    // It may be good, and nobody can tell.
-    let unknown = world.ask_with(&uaa.token(&[WRITE])).await;
-    unknown.is_turned_away(503, "token-server-unavailable");
-    uaa.trouble(None);
-    let known = world.ask_with(&uaa.token(&[WRITE])).await;
-    assert_eq!(known.status(), 409);
-}
-
-#[tokio::test]
 async fn nobody_gets_in_before_there_are_keys() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
     let token = uaa.token(&[WRITE]);
     uaa.go_away().await;
-    let world = World::secured(fetched(&uaa, QUICK), |_| {});
+    let world = World::secured(fetched(&uaa, pace(Duration::ZERO)), |_| {});
     let asked = world.ask_with(&token).await;
     asked.is_turned_away(503, "token-server-unavailable");
     for path in [START, "/v1/events/start/"] {

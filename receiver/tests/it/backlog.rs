@@ -38,7 +38,7 @@ async fn what_a_worker_has_counted_is_shown_as_long_as_it_is_recent() {
         closing: None,
         cost: 0,
     };
-    world.store.publish_backlog(&counted).await.unwrap();
+    world.store.memory.publish_backlog(&counted).await.unwrap();
     let expected = json!({
         "due": 1_200, "at_least": true, "oldest": NOW - HOUR, "suspended": 3,
         "rate": 5_012.3, "closing": null,
@@ -62,10 +62,10 @@ async fn while_a_month_closes_it_is_told_what_is_left() {
         }),
         ..Backlog::default()
     };
-    world.store.publish_backlog(&counted).await.unwrap();
+    world.store.memory.publish_backlog(&counted).await.unwrap();
     let expected = json!({ "month": "2018-07", "left": 1_200, "closes_at": august + 600_000 });
     assert_eq!(world.read("/v1/backlog").await["closing"], expected);
     world.clock.set(august + 601_000);
-    world.store.publish_backlog(&counted).await.unwrap();
+    world.store.memory.publish_backlog(&counted).await.unwrap();
     assert_eq!(world.read("/v1/backlog").await["closing"], json!(null));
 }

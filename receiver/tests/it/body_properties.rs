@@ -1,238 +1,102 @@
-//! Whatever is sent: no panic, no answer 5xx, and what is answered 201 is kept as it was given. What is valid
-//! is accepted. `PROPTEST_CASES` says how often.
+//! Whatever is sent: no panic and no answer 5xx. What is valid is kept as it was given, and known when it comes
+//! again. `PROPTEST_CASES` says how often.
 
-mod near;
-mod valid;
-
-use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Request};
 use proptest::prelude::*;
-use proptest::sample::{Index, select};
-use proptest::test_runner::Config;
+use proptest::sample::Index;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-pub(crate) use near::Json;
+use crate::bodies::{gzip, zipped};
+use crate::event::{TARGET, as_kept, by, start, stop, with};
+use crate::world::{FUTURE, HOUR, NOW, PAST, START, STOP, World, request};
 
-use crate::answer::Answer;
-use crate::bodies::gzip;
-use crate::event::{by, start, valid, with};
-use crate::provisioning::StandIn;
-use crate::world::{ALL, HOUR, MAPPINGS, NOW, START, STOP, World, request};
-
-/// What is sent, and the one way to read it, if there is one.
-#[derive(Debug)]
-struct Sent {
-    path: &'static str,
-    bytes: Vec<u8>,
-    given: Option<Value>,
-    packing: Packing,
-    header: Option<(&'static str, Vec<u8>)>,
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-#[derive(Clone, Debug)]
-enum Packing {
-    Plain,
-    Gzip,
-    /// It is not gzip, but says so.
-    Claimed,
-    /// A byte of it is wrong.
-    Broken(Index),
-}
-
-impl Sent {
-    fn request(&self) -> Request<Body> {
-        let packed = match self.packing {
-            Packing::Plain | Packing::Claimed => self.bytes.clone(),
-            Packing::Gzip => gzip(&self.bytes),
-            Packing::Broken(index) => {
-                let mut packed = gzip(&self.bytes);
-                let place = index.index(packed.len());
-                packed[place] ^= 0xff;
-                packed
-            }
-        };
-        let mut request = request(self.path, packed);
-        let headers = request.headers_mut();
-        if !matches!(self.packing, Packing::Plain) {
-            headers.insert("content-encoding", HeaderValue::from_static("gzip"));
-        }
-        if let Some((name, value)) = &self.header {
-            let value = HeaderValue::from_bytes(value).unwrap();
-            headers.insert(HeaderName::from_static(name), value);
-        }
-        request
-    }
-}
-
-/// Bytes that are anything, or look a little like JSON.
-fn bytes(path: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
-    let valid = valid(path).to_string().into_bytes();
-    let flips = prop::collection::vec((any::<Index>(), any::<u8>()), 1..4);
-    let flipped = flips.prop_map(move |flips| {
-        let mut bytes = valid.clone();
-        for (place, byte) in flips {
-            bytes[place.index(valid.len())] = byte;
-        }
-        bytes
-    });
+/// A text as an id may be: anything but control characters.
+fn text() -> impl Strategy<Value = String> {
+    let character = any::<char>().prop_map(|c| if c.is_control() { 'x' } else { c });
     prop_oneof![
-        prop::collection::vec(any::<u8>(), 0..300),
-        "[\\[\\]{}\",:0-9eE+.\\\\a-z \n-]{0,80}".prop_map(String::into_bytes),
-        any::<String>().prop_map(String::into_bytes),
-        flipped,
+        4 => prop::collection::vec(character, 1..40).prop_map(String::from_iter),
+        4 => "[a-zA-Z0-9:./~$ -]{1,30}",
+        1 => (1_usize..=1024).prop_map(|length| "x".repeat(length)),
     ]
 }
 
-fn content(path: &'static str) -> impl Strategy<Value = (Vec<u8>, Option<Value>)> {
-    let body = by("a", &valid(path));
-    let body = if path == MAPPINGS { valid(path) } else { body };
-    let of_bytes = |bytes: Vec<u8>| {
-        let given = serde_json::from_slice(&bytes).ok();
-        (bytes, given)
-    };
+/// An `id`, which may be left out or empty.
+fn id() -> impl Strategy<Value = Option<String>> {
     prop_oneof![
-        4 => near::near(&body).prop_map(|json| (json.text().into_bytes(), json.value())),
-        2 => bytes(path).prop_map(of_bytes),
-        1 => Just(of_bytes(body.to_string().into_bytes())),
+        1 => Just(None),
+        1 => Just(Some(String::new())),
+        6 => text().prop_map(Some),
     ]
 }
 
-fn header() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
-    let names = ["content-type", "content-encoding", "content-length"];
-    let value = prop_oneof![
-        prop::collection::vec(prop_oneof![32_u8..127, 128_u8..=255], 0..60),
-        "(application|text)/json ?; ?charset=[\"utfUTF8-]{3,7}".prop_map(String::into_bytes),
-    ];
-    (select(names.to_vec()), value)
+fn leaf() -> impl Strategy<Value = Value> {
+    let doubles = any::<u64>().prop_map(f64::from_bits);
+    let doubles = doubles.prop_filter("JSON knows no others", |double| double.is_finite());
+    prop_oneof![
+        (-(1_i64 << 53)..=1 << 53).prop_map(Value::from),
+        (-9_i64..99).prop_map(Value::from),
+        doubles.prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ]
 }
 
-fn sent() -> impl Strategy<Value = Sent> {
-    let packing = prop_oneof![
-        4 => Just(Packing::Plain),
-        2 => Just(Packing::Gzip),
-        1 => Just(Packing::Claimed),
-        1 => any::<Index>().prop_map(Packing::Broken),
-    ];
-    let parts = select(ALL.to_vec()).prop_flat_map(|path| (Just(path), content(path)));
-    let header = prop_oneof![6 => Just(None), 1 => header().prop_map(Some)];
-    (parts, packing, header).prop_map(|((path, (bytes, given)), packing, header)| Sent {
-        path,
-        bytes,
-        given,
-        packing,
-        header,
+/// A quantity as it may be: a number, a text, a list or an object, with anything inside.
+fn quantity() -> impl Strategy<Value = Value> {
+    let name = any::<String>();
+    let name = name.prop_map(|name| name.replace('\0', "_").trim_start_matches('$').to_owned());
+    leaf().prop_recursive(5, 24, 4, move |inner| {
+        let inner = prop_oneof![8 => inner, 1 => Just(json!(null)), 1 => Just(json!(true))];
+        let members = prop::collection::btree_map(name.clone(), inner.clone(), 0..4);
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(Value::from),
+            members.prop_map(|members| members.into_iter().collect()),
+        ]
     })
 }
 
-/// The provisioning service with a receiver that maps to it, and the program around all cases.
-struct Environment {
-    runtime: Runtime,
-    stand_in: StandIn,
-    mapping: World,
+fn measures() -> impl Strategy<Value = Value> {
+    let name = text().prop_filter("reserved", |name| name != "duration");
+    let measures = prop::collection::hash_map(name, quantity(), 0..5);
+    measures.prop_map(|measures| {
+        let measure = |(name, quantity)| json!({"measure": name, "quantity": quantity});
+        measures.into_iter().map(measure).collect()
+    })
 }
 
-impl Environment {
-    fn new() -> Self {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let (stand_in, options) = runtime.block_on(StandIn::start(&[]));
-        Self {
-            runtime,
-            stand_in,
-            mapping: World::mapping_to(&options),
-        }
-    }
-
-    /// Sends it to a receiver, an event to one of its own. What is kept, or passed on, is what was given, or
-    /// nothing.
-    async fn send(&self, sent: &Sent) -> Answer {
-        let own = World::new();
-        let world = if sent.path == MAPPINGS {
-            &self.mapping
-        } else {
-            &own
-        };
-        let before = start(NOW - HOUR);
-        if sent.path == STOP {
-            world.start(&before).await.is_created();
-        }
-        let answer = world.send(sent.request()).await;
-        let given = if answer.status == 201 {
-            answer.is_created();
-            Some(
-                sent.given
-                    .clone()
-                    .expect("JSON that can be read in one way"),
-            )
-        } else {
-            answer.any_problem();
-            assert!(answer.status < 500, "{answer:?}");
-            None
-        };
-        let kept = given.as_ref().filter(|_| sent.path != MAPPINGS);
-        let kept = kept.map(as_kept);
-        match (sent.path, &kept) {
-            (STOP, end) => world.assert_kept(&[(&before, end.as_ref())]),
-            (_, Some(event)) => world.assert_kept(&[(event, None)]),
-            (_, None) => world.assert_kept(&[]),
-        }
-        let mapped = given.filter(|_| sent.path == MAPPINGS);
-        let calls = mapped.as_ref().map_or_else(|| json!([]), calls_for);
-        assert_eq!(json!(self.stand_in.take()), calls);
-        answer
-    }
-}
-
-/// The event as it is kept: an empty `id` is none, and a timestamp is an integer or a time.
-pub(crate) fn as_kept(event: &Value) -> Value {
-    let mut event = event.clone();
-    let members = event.as_object_mut().unwrap();
-    if members.get("id") == Some(&json!("")) {
-        members.shift_remove("id");
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "what was accepted fits")]
-    let millis = event["timestamp"].as_f64().map(|millis| millis as i64);
-    millis.map_or_else(|| event.clone(), |millis| with(&event, "timestamp", millis))
-}
-
-/// What the provisioning service is asked for a mapping.
-fn calls_for(mapping: &Value) -> Value {
-    assert_eq!(mapping.as_object().unwrap().len(), 5);
-    let parts = ["metering", "rating", "pricing"].into_iter();
-    let call = |part: &str| {
-        let plan = &mapping[format!("{part}_plan")];
-        json!([part, mapping["resource_id"], mapping["plan_id"], plan])
-    };
-    parts.map(call).collect()
-}
-
-#[test]
-fn whatever_is_sent_is_kept_as_it_was_given_or_not_at_all() {
-    let environment = Environment::new();
-    // Paths, contents, packings and headers meet each other.
-    let cases = 6 * Config::default().cases;
-    proptest!(Config::with_cases(cases), |(sent in sent())| {
-        environment.runtime.block_on(environment.send(&sent));
-    });
+/// A start event, and a stop event that ends what it starts.
+fn usage() -> impl Strategy<Value = (Value, Value)> {
+    let moments = NOW - PAST..NOW + FUTURE + 1;
+    let target = prop::collection::vec(text(), TARGET.len());
+    (target, moments.clone(), moments, id(), id(), measures()).prop_map(
+        |(target, one, other, start_id, stop_id, measures)| {
+            let fields = TARGET.iter().zip(target);
+            let event = fields.fold(stop(NOW), |event, (name, text)| with(&event, name, text));
+            let identified = |event, id: Option<String>| match id {
+                Some(id) => by(&id, &event),
+                None => event,
+            };
+            let start = with(&event, "timestamp", one.min(other));
+            let start = with(&start, "measured_usage", measures);
+            let end = with(&event, "timestamp", one.max(other));
+            (identified(start, start_id), identified(end, stop_id))
+        },
+    )
 }
 
 #[test]
 fn any_usage_is_kept_as_it_was_given_and_known_when_it_comes_again() {
-    let environment = Environment::new();
-    proptest!(|((start, stop) in valid::usage(), packed in any::<bool>(), spread in any::<bool>())| {
-        let text = |event: &Value| if spread {
-            serde_json::to_vec_pretty(event).unwrap()
+    let runtime = runtime();
+    proptest!(|((start, stop) in usage(), packed in any::<bool>())| {
+        let sent = |path, event: &Value, packed| if packed {
+            zipped(path, gzip(&serde_json::to_vec_pretty(event).unwrap()))
         } else {
-            event.to_string().into_bytes()
+            request(path, event.to_string())
         };
-        let sent = |path, event: &Value, packed| Sent {
-            path,
-            bytes: text(event),
-            given: None,
-            packing: if packed { Packing::Gzip } else { Packing::Plain },
-            header: None,
-        }.request();
-        environment.runtime.block_on(async {
+        runtime.block_on(async {
             let world = World::new();
             let (kept, ended) = (as_kept(&start), as_kept(&stop));
             for (path, event, again) in [(START, &start, "open-span"), (STOP, &stop, "no-open-span")] {
@@ -253,17 +117,36 @@ fn any_usage_is_kept_as_it_was_given_and_known_when_it_comes_again() {
 }
 
 #[test]
-fn any_mapping_is_passed_on_as_it_was_given() {
-    let environment = Environment::new();
-    proptest!(|(mapping in valid::mapping())| {
-        let sent = Sent {
-            path: MAPPINGS,
-            bytes: mapping.to_string().into_bytes(),
-            given: Some(mapping),
-            packing: Packing::Plain,
-            header: None,
-        };
-        let answer = environment.runtime.block_on(environment.send(&sent));
-        assert_eq!(answer.status, 201);
+fn whatever_is_sent_is_refused_or_kept() {
+    let runtime = runtime();
+    let flips = prop::collection::vec((any::<Index>(), any::<u8>()), 1..4);
+    let own = prop_oneof![
+        Just(None),
+        prop::collection::vec(any::<u8>(), 0..300).prop_map(Some)
+    ];
+    proptest!(|(own in own, flips in flips, packed in any::<bool>(), is_stop in any::<bool>())| {
+        let (path, event) = if is_stop { (STOP, stop(NOW)) } else { (START, start(NOW)) };
+        let mut bytes = own.unwrap_or_else(|| event.to_string().into_bytes());
+        bytes = if packed { gzip(&bytes) } else { bytes };
+        for (place, byte) in flips {
+            let length = bytes.len().max(1);
+            bytes.resize(length, 0);
+            bytes[place.index(length)] = byte;
+        }
+        let sent = if packed { zipped(path, bytes) } else { request(path, bytes) };
+        runtime.block_on(async {
+            let world = World::new();
+            world.start(&start(NOW - HOUR)).await.is_created();
+            let answer = world.send(sent).await;
+            assert!(answer.status < 500, "{answer:?}");
+            if answer.status == 201 {
+                answer.is_created();
+            } else {
+                answer.any_problem();
+            }
+            let kept = world.kept();
+            let count = kept.len() + kept.iter().filter(|(_, stop)| stop.is_some()).count();
+            assert_eq!(count, if answer.status == 201 { 2 } else { 1 }, "{kept:?}");
+        });
     });
 }

@@ -5,33 +5,6 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-impl World {
-    /// The resources of the causes at this address.
-    async fn causes(&self, path: &str) -> Vec<String> {
-        let (items, pages) = self.pages(path).await;
-        assert_eq!(pages, 1, "there are no pages");
-        let resource = |item: &Value| item["resource_id"].as_str().unwrap().to_owned();
-        items.iter().map(resource).collect()
-    }
-}
-
-#[tokio::test]
-async fn the_causes_of_one_resource_are_listed_by_themselves() {
-    let world = World::new();
-    for (instance, resource) in [("1", "postgres"), ("2", "mysql"), ("3", "mysql")] {
-        world.suspended(instance, resource).await;
-    }
-    for (query, expected) in [
-        ("", &["mysql", "postgres"][..]),
-        ("?resource_id=mysql", &["mysql"]),
-        ("?resource_id=postgres", &["postgres"]),
-        ("?resource_id=redis", &[]),
-    ] {
-        let listed = world.causes(&format!("/v1/suspended{query}")).await;
-        assert_eq!(listed, expected, "{query}");
-    }
-}
-
 #[tokio::test]
 async fn a_resource_lists_a_hundred_causes_beside_others_and_a_thousand_by_itself() {
     let world = World::new();
@@ -56,6 +29,12 @@ async fn a_resource_lists_a_hundred_causes_beside_others_and_a_thousand_by_itsel
     assert_eq!(shown, expected);
     let own = world.read("/v1/suspended?resource_id=postgres").await;
     assert_eq!(own["items"][1]["more"], 5, "{own}");
+    let mut resources = own["items"].as_array().unwrap().iter();
+    assert!(resources.all(|it| it["resource_id"] == "postgres"), "{own}");
+    assert_eq!(
+        world.items("/v1/suspended?resource_id=unknown").await,
+        [json!({}); 0]
+    );
 }
 
 #[tokio::test]

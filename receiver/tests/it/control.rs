@@ -1,7 +1,5 @@
 //! How operators steer, and what becomes of starts while few are admitted.
 
-use std::ops::Range;
-
 use sampler_store::Operating;
 use serde_json::{Value, json};
 
@@ -35,10 +33,6 @@ fn start_of(instance: &str, timestamp: i64) -> Value {
         &format!("start {instance}"),
         &on(instance, &start(timestamp)),
     )
-}
-
-fn instances(numbers: Range<u32>) -> Vec<String> {
-    numbers.map(|number| format!("i{number}")).collect()
 }
 
 fn stop_of(instance: &str, timestamp: i64) -> Value {
@@ -196,7 +190,7 @@ async fn nothing_is_set_where_the_trail_cannot_be_written() {
     let answer = world.put(Some("\"0\""), &change).await;
     answer.problem(503, "database-unavailable");
     world.store.set_behaviour(Behaviour::Served);
-    assert_eq!(world.store.control().await.unwrap().version, 0);
+    assert_eq!(world.store.memory.control().await.unwrap().version, 0);
 }
 
 #[tokio::test]
@@ -244,67 +238,26 @@ async fn a_resource_has_a_rate_of_its_own() {
 /// Each start comes again each minute until it is admitted, with its own timestamp.
 #[tokio::test]
 async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
-    for (rate, minutes) in [(50.0, 3), (30.0, 5), (8.0, 14)] {
-        let world = World::new();
-        world.let_in(rate).await;
-        let mut waiting = instances(0..60);
-        let mut refused = 0;
-        for minute in 0..minutes {
-            world.clock.set(NOW + minute * MINUTE + 20_000);
-            waiting = world.turned_away(waiting).await;
-            refused += waiting.len();
-        }
-        assert!(refused > 0 && waiting.is_empty(), "{waiting:?} at {rate} %");
-        // Later ones are admitted, too, and stops never wait.
-        for name in instances(0..60) {
-            world.stop(&stop_of(&name, NOW + HOUR)).await.is_created();
-        }
-        let spans = world.spans();
-        assert_eq!(spans.len(), 60);
-        for span in spans {
-            assert_eq!(span.start.as_millis(), NOW);
-            assert_eq!(span.end.map(|end| end.since(span.start)), Some(HOUR));
-        }
-    }
-}
-
-/// A change of the rate begins again the time in which all get in; it never makes it longer than that.
-#[tokio::test]
-async fn after_the_last_change_of_the_rate_all_get_in_in_time() {
     let world = World::new();
-    let mut waiting = instances(0..60);
-    // As an operator and the controller may change it: each minute, and to nothing for a while.
-    let changing = [5.0, 5.5, 7.05, 0.0, 0.0, 4.0, 9.9, 3.0];
-    let steady = [30.0; 5];
-    let rates = changing.into_iter().chain(steady);
-    let mut left = Vec::new();
-    for (minute, rate) in (0..).zip(rates) {
-        world.let_in(rate).await;
+    world.let_in(30.0).await;
+    let instances = (0..60).map(|number| format!("i{number}"));
+    let mut waiting: Vec<String> = instances.clone().collect();
+    let mut refused = 0;
+    for minute in 0..5 {
         world.clock.set(NOW + minute * MINUTE + 20_000);
         waiting = world.turned_away(waiting).await;
-        left.push(waiting.len());
+        refused += waiting.len();
     }
-    assert!(left[changing.len() - 1] > 0, "{left:?}");
-    assert!(waiting.is_empty(), "{left:?}");
+    assert!(refused > 0 && waiting.is_empty(), "{waiting:?}");
+    // Stops never wait.
+    for name in instances {
+        world.stop(&stop_of(&name, NOW + HOUR)).await.is_created();
+    }
     let spans = world.spans();
     assert_eq!(spans.len(), 60);
-    assert!(spans.iter().all(|span| span.start.as_millis() == NOW));
-}
-
-/// Whoever comes when they are told to gets in then, at a steady rate.
-#[tokio::test]
-async fn who_comes_when_told_gets_in() {
-    let world = World::new();
-    world.let_in(40.0).await;
-    for number in 0..50 {
-        let event = start_of(&format!("i{number}"), NOW);
-        world.clock.set(NOW);
-        let first = world.start(&event).await;
-        if first.status == 503 {
-            let wait: i64 = first.header("retry-after").unwrap().parse().unwrap();
-            world.clock.set(NOW + wait * 1_000);
-            world.start(&event).await.is_created();
-        }
+    for span in spans {
+        assert_eq!(span.start.as_millis(), NOW);
+        assert_eq!(span.end.map(|end| end.since(span.start)), Some(HOUR));
     }
 }
 
@@ -312,9 +265,16 @@ async fn who_comes_when_told_gets_in() {
 async fn other_instances_follow() {
     let world = World::new();
     world.receiver.steering.poll().await;
-    let mut control = world.store.control().await.unwrap();
+    let mut control = world.store.memory.control().await.unwrap();
     control.control.starts.rate = sampler_domain::Percent::NONE;
-    assert!(world.store.set_control(&control.control, 0).await.unwrap());
+    assert!(
+        world
+            .store
+            .memory
+            .set_control(&control.control, 0)
+            .await
+            .unwrap()
+    );
     world.start(&start_of("a", NOW)).await.is_created();
     world.receiver.steering.poll().await;
     world.throttles(&start_of("b", NOW)).await;

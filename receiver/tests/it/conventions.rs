@@ -19,7 +19,7 @@ async fn moments_of_bodies_may_be_texts_with_an_offset() {
 async fn the_description_has_a_server_and_what_cloud_events_carry() {
     let world = World::new();
     let document = world.get("/openapi.json").await.json();
-    assert_eq!(document["servers"][0]["url"], "/");
+    assert_eq!(document["servers"][0]["url"], ".");
     let data = &document["components"]["schemas"]["CloudEvent"]["properties"]["data"];
     assert_eq!(data["$ref"], "#/components/schemas/CloudEventData");
     let data = &document["components"]["schemas"]["CloudEventData"];

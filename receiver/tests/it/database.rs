@@ -8,7 +8,7 @@ use serde_json::Value;
 use sampler_store::Work;
 
 use crate::answer::Answer;
-use crate::event::{by, start, stop};
+use crate::event::{by, on, start, stop};
 use crate::store::Behaviour;
 use crate::world::{DAY, HOUR, NOW, PAST, START, STOP, World};
 
@@ -140,8 +140,9 @@ async fn what_workers_may_have_forgotten_is_refused_unless_it_repeats_what_is_ke
     world.start(&kept).await.is_created();
     world.store.memory.limit_event_age(DAY).await.unwrap();
     world.receiver.steering.poll().await;
-    world.start(&by("b", &start(NOW - DAY))).await.is_created();
-    let old = by("c", &start(NOW - DAY - 1));
+    let recent = on("another", &start(NOW - DAY));
+    world.start(&recent).await.is_created();
+    let old = on("a third", &start(NOW - DAY - 1));
     let answer = world.start(&old).await;
     answer.names(422, "outside-slack", &["#/timestamp"]);
     world.start(&kept).await.is_replayed();
@@ -157,14 +158,15 @@ async fn what_workers_may_have_forgotten_is_refused_unless_it_repeats_what_is_ke
 async fn an_old_event_waits_while_it_is_unknown_how_old_events_may_be() {
     let world = World::new();
     world.receiver.steering.poll().await;
-    let old = |id| by(id, &start(NOW - DAY));
+    let old = |instance| on(instance, &start(NOW - DAY));
     tokio::time::sleep(Duration::from_secs(299)).await;
     world.start(&old("a")).await.is_created();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let answer = world.start(&old("b")).await;
     answer.names(503, "database-unavailable", &[]);
     answer.may_come_again_after(5);
-    world.start(&by("c", &start(NOW - HOUR))).await.is_created();
+    let recent = on("c", &start(NOW - HOUR));
+    world.start(&recent).await.is_created();
     world.receiver.steering.poll().await;
     world.start(&old("b")).await.is_created();
 }

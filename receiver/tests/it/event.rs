@@ -91,3 +91,32 @@ pub(crate) fn valid(path: &str) -> Value {
         _ => mapping(),
     }
 }
+
+/// The same as it is kept: an empty `id` is none, and a timestamp is an integer.
+pub(crate) fn as_kept(event: &Value) -> Value {
+    let mut event = event.clone();
+    let members = event.as_object_mut().unwrap();
+    if members.get("id") == Some(&json!("")) {
+        members.shift_remove("id");
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "what was accepted fits")]
+    let millis = event["timestamp"].as_f64().map(|millis| millis as i64);
+    millis.map_or_else(|| event.clone(), |millis| with(&event, "timestamp", millis))
+}
+
+/// The same with a value at a JSON Pointer, or without what is there.
+pub(crate) fn put(event: &Value, at: &str, value: Option<Value>) -> Value {
+    let mut event = event.clone();
+    let (parent, name) = at.rsplit_once('/').unwrap();
+    match (event.pointer_mut(parent).unwrap(), value) {
+        (Value::Array(items), Some(value)) => items[name.parse::<usize>().unwrap()] = value,
+        (Value::Object(members), Some(value)) => {
+            members.insert(name.to_owned(), value);
+        }
+        (Value::Object(members), None) => {
+            members.shift_remove(name);
+        }
+        (leaf, _) => panic!("nothing to put at {at} of {leaf}"),
+    }
+    event
+}

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use crate::auth_fixture::{bearer, secured};
 use crate::batches::{NDJSON, Typed, lines, list, path, results};
-use crate::body_properties::as_kept;
-use crate::event::{TARGET, by, moved, on, resized, start, stop, with, without};
+use crate::event::{TARGET, as_kept, by, moved, on, resized, start, stop, with, without};
 use crate::repeats::LONG_AFTER;
 use crate::store::Behaviour;
 use crate::updates::halves;

@@ -7,7 +7,6 @@
 
 mod acts;
 mod answer;
-mod attacks;
 mod audit;
 mod auth;
 mod auth_fixture;
@@ -25,7 +24,6 @@ mod description;
 mod event;
 mod event_table;
 mod events;
-mod fairness;
 mod log;
 mod mappings;
 mod openapi;
@@ -39,7 +37,6 @@ mod resend;
 mod routes;
 mod store;
 mod sums;
-mod token_floods;
+mod tokens;
 mod updates;
-mod wire;
 mod world;

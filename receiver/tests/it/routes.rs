@@ -12,18 +12,11 @@ async fn an_unknown_path_is_not_found() {
     for path in [
         "/",
         "/v1",
-        "/v1/event",
-        "/v1/events/start//",
         "/v1//events/start",
-        "/v1/events/./start",
         "/v1/events/start/x",
         "/V1/events/start",
-        "/v1/Events/Start",
         "/v1/events/%73tart",
         "/v1/spans/",
-        "/v1/spans/a/",
-        "/v1/spans/a/usage",
-        "/v1/usages/a",
     ] {
         let answer = world.send(request(path, start(NOW).to_string())).await;
         answer.names(404, "not-found", &[]);

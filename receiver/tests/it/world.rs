@@ -148,9 +148,9 @@ impl World {
         let mut options = options();
         change(&mut options);
         let parts = Parts {
-            events: store.clone(),
-            reading: store.clone(),
-            operating: store.clone(),
+            events: store.port.clone(),
+            reading: store.port.clone(),
+            operating: store.port.clone(),
             provisioning: provisioning.map(|options| Provisioning::new(options).unwrap()),
             clock: clock.clone(),
             random: Arc::new(Counting(AtomicU64::new(0))),

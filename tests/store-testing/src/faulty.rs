@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sampler_domain::{
-    Acceptance, CauseId, Change, Changed, Control, Entry, EntryState, LastError, Resend, Span,
+    Acceptance, CauseId, Change, Changed, Control, Entry, EntryState, Id, LastError, Resend, Span,
     SpanId, Target, Timestamp,
 };
 use sampler_store::{
-    ActOutcome, AuditRecord, Backlog, BacklogQuery, Confirmation, ControllerState, DuePages,
-    DueQuery, EntryKey, Finished, KeptControl, Ledger, Operating, Published, StoreError,
+    ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
+    Confirmation, ControllerState, DuePages, DueQuery, Entries, EntryKey, Events, Finished,
+    KeptControl, Ledger, ListedSpan, NewSpan, NewStop, Operating, Published, Reading, SpanPage,
+    SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
     Unconfirmed, UnconfirmedQuery, Work,
 };
 use uuid::Uuid;
@@ -93,6 +95,30 @@ pass_on! {
 
     fn due(&self, query: DueQuery) -> DuePages {
         self.store.due(query)
+    }
+}
+
+pass_on! {
+    Events {
+        start(new: NewSpan) -> StartOutcome;
+        stop(new: NewStop) -> StopOutcome;
+        find_spans(target: &Target, by: &SpansBy) -> Vec<Span>;
+    }
+}
+
+pass_on! {
+    Reading {
+        spans(query: &SpanQuery) -> SpanPage;
+        newest_spans(limit: usize) -> Vec<ListedSpan>;
+        span(id: &str, resources: Option<&[Id]>) -> Option<ListedSpan>;
+        causes(query: &CauseQuery) -> Vec<SuspendedCause>;
+        cause(id: CauseId) -> Option<SuspendedCause>;
+        usages(span: &SpanId, target: &Target, after: Option<i64>, limit: usize) -> Entries;
+        usages_from_end(span: &SpanId, target: &Target, before: Option<i64>, limit: usize) -> Entries;
+        usage(id: &str) -> Option<Entry>;
+        is_refused(usage: &str) -> bool;
+        sums(query: &SumQuery) -> SumPage;
+        audit(query: &AuditQuery) -> AuditPage;
     }
 }
 

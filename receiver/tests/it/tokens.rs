@@ -1,18 +1,18 @@
-//! Whoever should not get in: each attack on the real router.
+//! Whoever should not get in: each attack on the real router, and what becomes of tokens with unknown keys.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sampler_testkit::now_millis;
-use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa};
+use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa, Trouble};
 use serde_json::{Value, json};
 
 use crate::auth_fixture::{Asked, WRITE, claims, fetched, pace, secured, token};
 use crate::event::start;
+use crate::log::Log;
 use crate::world::{MAPPINGS, NOW, START, STOP, World};
 
 pub(crate) const NO_TOKEN: &str = "Bearer realm=\"cf\"";
-pub(crate) const INVALID: &str = "Bearer realm=\"cf\", error=\"invalid_token\"";
+const INVALID: &str = "Bearer realm=\"cf\", error=\"invalid_token\"";
 
 /// Turned away with this challenge, and before the body was read.
 #[track_caller]
@@ -26,13 +26,15 @@ pub(crate) fn assert_refused(what: &str, asked: &Asked, status: u16, challenge: 
     asked.is_turned_away(status, problem);
 }
 
-pub(crate) fn seconds(from_now: i64) -> i64 {
-    now_millis() / 1000 + from_now
+/// A token whose header says anything, with a signature that is good all the same.
+fn with_header(key: &SigningKey, header: &Value) -> String {
+    key.token("RS256", &header.to_string(), &claims(|_| {}))
 }
 
-/// A token whose header says anything, with a signature that is good all the same.
-pub(crate) fn with_header(key: &SigningKey, header: &Value) -> String {
-    key.token("RS256", &header.to_string(), &claims(|_| {}))
+/// A token that names a key that nobody has.
+fn of_unknown_key(name: &str) -> String {
+    let key = SigningKey::rsa("unknown").unwrap();
+    with_header(&key, &json!({ "alg": "RS256", "kid": name }))
 }
 
 /// Requests without a good token: their paths, headers `Authorization`, and how they are challenged.
@@ -81,6 +83,10 @@ async fn who_shows_no_good_token_is_told_so_before_the_body_is_read() {
         assert!(!text.contains(&good), "{what}: the token is echoed");
         assert!(what != "an empty token" || text.contains("malformed"));
     }
+    for method in ["GET", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "FOO"] {
+        let asked = world.ask(method, START, &[], &Value::Null).await;
+        assert_eq!(asked.status(), 401, "{method}");
+    }
     let unknown = "/v1/nothing/here";
     let unknown = world.ask("POST", unknown, &[&bearer], &start(NOW)).await;
     unknown.answer.problem(404, "not-found");
@@ -91,28 +97,16 @@ async fn who_shows_no_good_token_is_told_so_before_the_body_is_read() {
 }
 
 #[tokio::test]
-async fn other_methods_need_a_token_as_well() {
-    let (_, world) = secured();
-    for method in ["GET", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "FOO"] {
-        let asked = world.ask(method, START, &[], &Value::Null).await;
-        assert_eq!(asked.status(), 401, "{method}");
-    }
-}
-
-#[tokio::test]
 async fn a_flood_of_unknown_keys_makes_no_flood_of_fetches() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
     let pace = pace(Duration::from_hours(1));
     let world = Arc::new(World::secured(fetched(&uaa, pace), |_| {}));
-    let key = SigningKey::rsa("unknown").unwrap();
     let odd = [
         "../../etc/passwd",
-        "' OR 1=1 --",
         "http://127.0.0.1:1/keys",
         "\u{0}\n\r\u{202e}",
         "$ne",
         "",
-        "*",
     ];
     let long = "k".repeat(8_000);
     let names = (0..300).map(|number| format!("unknown-{number}"));
@@ -120,10 +114,10 @@ async fn a_flood_of_unknown_keys_makes_no_flood_of_fetches() {
     // The keys are known, and were fetched a moment ago.
     let honest = world.ask_with(&uaa.token(&[WRITE])).await;
     assert_eq!(honest.status(), 201, "{honest:?}");
+    let key = SigningKey::rsa("unknown").unwrap();
     let mut asking = Vec::new();
     for name in names {
-        let header = json!({ "alg": "RS256", "kid": name });
-        let forgery = with_header(&key, &header);
+        let forgery = with_header(&key, &json!({ "alg": "RS256", "kid": name }));
         let world = Arc::clone(&world);
         asking.push(tokio::spawn(async move {
             (name, world.ask_with(&forgery).await)
@@ -131,7 +125,6 @@ async fn a_flood_of_unknown_keys_makes_no_flood_of_fetches() {
     }
     for asked in asking {
         let (name, asked) = asked.await.unwrap();
-        // Whether there is such a key by now, nobody can say before the keys may be fetched again.
         asked.is_turned_away(503, "token-server-unavailable");
         let is_echoed = !name.is_empty() && asked.answer.text().contains(&name);
         assert!(!is_echoed, "{name:?} is echoed");
@@ -139,4 +132,77 @@ async fn a_flood_of_unknown_keys_makes_no_flood_of_fetches() {
     assert_eq!(uaa.asked(Offer::Keys), 1);
     let honest = world.ask_with(&uaa.token(&[WRITE])).await;
     assert_eq!(honest.status(), 409, "others are served: {honest:?}");
+}
+
+/// Whether there is such a key by now, nobody can say before the keys may be fetched again: a token that is signed
+/// with a new key is never told that it is wrong.
+#[tokio::test]
+async fn a_token_of_an_unknown_key_waits_for_the_keys_and_is_refused_once_they_lack_its_key() {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    let at_any_time = World::secured(fetched(&uaa, pace(Duration::ZERO)), |_| {});
+    let once = World::secured(fetched(&uaa, pace(Duration::from_secs(10))), |_| {});
+    for world in [&at_any_time, &once] {
+        let honest = world.ask_with(&uaa.token(&[WRITE])).await;
+        assert_eq!(honest.status(), 201, "{honest:?}");
+    }
+    let unknown = of_unknown_key("withdrawn");
+    let asked = at_any_time.ask_with(&unknown).await;
+    assert_refused("the keys lack its key", &asked, 401, INVALID);
+    let asked = once.ask_with(&unknown).await;
+    asked.is_turned_away(503, "token-server-unavailable");
+    let seconds = asked.answer.header("retry-after").unwrap();
+    assert!(
+        (1..=10).contains(&seconds.parse::<u64>().unwrap()),
+        "{seconds}"
+    );
+    let old = uaa.token(&[WRITE]);
+    uaa.rotate().unwrap();
+    let new = uaa.token(&[WRITE]);
+    assert_eq!(once.ask_with(&new).await.status(), 503);
+    uaa.trouble(Some(Trouble::Status(500)));
+    assert_eq!(at_any_time.ask_with(&new).await.status(), 503);
+    // A second start of the target: the token is accepted, through an outage as well.
+    assert_eq!(at_any_time.ask_with(&old).await.status(), 409);
+    uaa.trouble(None);
+    assert_eq!(at_any_time.ask_with(&new).await.status(), 409);
+}
+
+#[tokio::test]
+async fn a_token_server_without_keys_lets_nobody_in_and_says_that_it_is_no_ones_fault() {
+    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
+    let authenticator = fetched(&uaa, pace(Duration::ZERO));
+    let world = World::secured(authenticator.clone(), |_| {});
+    let token = uaa.token(&[WRITE]);
+    assert_eq!(world.ask_with(&token).await.status(), 201);
+    uaa.withdraw_all_keys();
+    // A token with an unknown key has the keys fetched.
+    for token in [&of_unknown_key("unknown"), &token] {
+        let asked = world.ask_with(token).await;
+        asked.is_turned_away(503, "token-server-unavailable");
+    }
+    assert!(!authenticator.is_ready());
+}
+
+#[tokio::test]
+async fn a_flood_of_bad_tokens_is_no_flood_of_lines_and_what_they_say_of_their_client_is_cut() {
+    let (key, world) = secured();
+    let log = Log::default();
+    let logging = tracing::subscriber::set_default(log.subscriber());
+    for _ in 0..500 {
+        assert_eq!(world.ask_with("garbage").await.status(), 401);
+    }
+    let without_scope = claims(|claims| {
+        claims["scope"] = json!([]);
+        claims["client_id"] = "x\n".repeat(2_000).into();
+    });
+    let without_scope = token(&key, &without_scope);
+    for _ in 0..500 {
+        assert_eq!(world.ask_with(&without_scope).await.status(), 403);
+    }
+    drop(logging);
+    assert_eq!(log.lines("a token was refused").len(), 20);
+    let lines = log.lines("a token without a scope for this was refused");
+    let client = lines[0]["client"].as_str().unwrap();
+    assert_eq!(client, &"x?".repeat(128)[..255]);
+    assert!(log.text().len() < 20_000, "{}", log.text().len());
 }
