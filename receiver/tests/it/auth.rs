@@ -10,7 +10,7 @@ use crate::auth_fixture::{WRITE, bearer, claims, fetched, pace, secured, token};
 use crate::event::{mapping, on, start, stop, with};
 use crate::log::Log;
 use crate::reading_scopes::Two;
-use crate::tokens::{NO_TOKEN, assert_refused};
+use crate::tokens::NO_TOKEN;
 use crate::world::{EVENTS, MAPPINGS, NOW, START, STOP, UPDATE, World};
 
 const INSUFFICIENT: &str = "Bearer realm=\"cf\", error=\"insufficient_scope\"";

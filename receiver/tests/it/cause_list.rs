@@ -1,7 +1,7 @@
 //! The list of causes.
 
 use sampler_store::{Causes, Reading};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::world::World;
 
@@ -31,10 +31,8 @@ async fn a_resource_lists_a_hundred_causes_beside_others_and_a_thousand_by_itsel
     assert_eq!(own["items"][1]["more"], 5, "{own}");
     let mut resources = own["items"].as_array().unwrap().iter();
     assert!(resources.all(|it| it["resource_id"] == "postgres"), "{own}");
-    assert_eq!(
-        world.items("/v1/suspended?resource_id=unknown").await,
-        [json!({}); 0]
-    );
+    let none = world.items("/v1/suspended?resource_id=unknown").await;
+    assert!(none.is_empty(), "{none:?}");
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ const INVALID: &str = "Bearer realm=\"cf\", error=\"invalid_token\"";
 
 /// Turned away with this challenge, and before the body was read.
 #[track_caller]
-pub(crate) fn assert_refused(what: &str, asked: &Asked, status: u16, challenge: &str) {
+fn assert_refused(what: &str, asked: &Asked, status: u16, challenge: &str) {
     assert_eq!(asked.challenge(), Some(challenge), "{what}: {asked:?}");
     let problem = if status == 401 {
         "unauthorized"
