@@ -162,7 +162,8 @@ pub(super) async fn observe(
     let (route, method) = (Route::of(&request), method_name(request.method()));
     let is_https = browser::is_forwarded_https(request.headers());
     let ids = trace::ids(request.headers());
-    let span = trace::request_span(&request, method, route.as_str());
+    // Within the span of the ids: the log knows by that one which lines a request caused.
+    let span = ids.in_scope(|| trace::request_span(&request, method, route.as_str()));
     let answering = AssertUnwindSafe(next.run(request)).catch_unwind();
     let answered = answering.instrument(span.clone()).instrument(ids).await;
     let answer = answered.unwrap_or_else(|_| Problem::internal().into_response());
