@@ -1,12 +1,8 @@
 //! The earlier times that the upstream set a usage aside and accepted it again (`earlier_rounds` of an
-//! entry).
-//!
-//! The server compares these times ([`state_at`]), and so does
-//! [`Entry::as_of`](sampler_domain::Entry::as_of). For both, a value that is not an integer counts
-//! as absent, and so does an invalid list.
+//! entry). A value that is not an integer counts as absent, and so does an invalid list.
 
 use bson::{Bson, Document, doc};
-use sampler_domain::{EARLIER_ROUNDS_MAX, EntryState, Round, Timestamp};
+use sampler_domain::{EARLIER_ROUNDS_MAX, Round, Timestamp};
 
 use crate::document::moment;
 
@@ -50,32 +46,4 @@ pub(crate) fn one_more() -> Document {
     let max = i64::try_from(EARLIER_ROUNDS_MAX).unwrap_or(i64::MAX);
     let is_again = doc! { "$isNumber": "$set_aside_at" };
     doc! { "$cond": [is_again, { "$slice": [all, -max] }, "$earlier_rounds"] }
-}
-
-/// The state of the usage at a time, as far as the earlier rounds say so: the last change that was
-/// made by then decides. Before the first of them, `otherwise` does. All are expressions.
-pub(crate) fn state_at(at: Timestamp, otherwise: Document) -> Document {
-    // From the oldest round to the latest.
-    let after = doc! { "$switch": {
-        "branches": [
-            { "case": is_past("$$this.resent_at", at), "then": EntryState::Accepted.name() },
-            { "case": is_past("$$this.set_aside_at", at), "then": EntryState::SetAside.name() },
-        ],
-        "default": "$$value",
-    } };
-    let by_rounds = doc! { "$reduce": {
-        "input": "$earlier_rounds",
-        "initialValue": otherwise.clone(),
-        "in": after,
-    } };
-    doc! { "$cond": [{ "$isArray": "$earlier_rounds" }, by_rounds, otherwise] }
-}
-
-/// The condition that a field is a time up to this one.
-fn is_past(name: &str, at: Timestamp) -> Document {
-    doc! { "$and": [
-        { "$in": [{ "$type": name }, ["int", "long"]] },
-        { "$gte": [name, moment(Timestamp::MIN)] },
-        { "$lte": [name, moment(at)] },
-    ] }
 }

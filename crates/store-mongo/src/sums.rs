@@ -17,7 +17,7 @@ use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::AggregateOptions;
-use sampler_domain::{EntryState, Id, Timestamp, Window, WindowLength};
+use sampler_domain::{Id, Timestamp, Window, WindowLength};
 use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow};
 use serde_json::{Number, Value};
 use tokio::time::Instant;
@@ -26,7 +26,7 @@ use crate::call::{CallError, hint};
 use crate::document::{has_failed, moment, read_measure, to_json};
 use crate::index::sum_index;
 use crate::unreadable::decoded;
-use crate::{MongoStore, codes, rounds};
+use crate::{MongoStore, codes};
 
 /// If a command took less than `QUICK`, the next one asks for `GROWTH` times as many windows.
 const QUICK: Duration = Duration::from_millis(50);
@@ -203,11 +203,7 @@ fn refused(query: &SumQuery, windows: &[Window]) -> Vec<Document> {
     condition.insert("processing.complete", false);
     condition.insert("processing.planned_interval", doc! { "$type": "object" });
     condition.insert("processing.failed_version", doc! { "$exists": true });
-    let mut refused = doc! { "$type": "number" };
-    if let Some(at) = query.as_of {
-        refused.insert("$lte", moment(at));
-    }
-    condition.insert("processing.refused_at", refused);
+    condition.insert("processing.refused_at", doc! { "$type": "number" });
     condition.insert("$expr", has_failed());
     let (start, end) = (
         "$processing.planned_interval.start",
@@ -251,48 +247,8 @@ fn condition(query: &SumQuery, windows: &[Window]) -> Document {
     let mut condition = within(windows);
     condition.extend(of_targets(query));
     let states: Vec<&str> = query.states.iter().map(|state| state.name()).collect();
-    match query.as_of {
-        Some(at) => condition.insert("$expr", doc! { "$in": [state_at(at), states] }),
-        None => condition.insert("state", doc! { "$in": states }),
-    };
+    condition.insert("state", doc! { "$in": states });
     condition
-}
-
-/// The state of an entry at a time, as an expression
-/// ([`Entry::as_of`](sampler_domain::Entry::as_of)). A field that is not a time counts as absent.
-fn state_at(at: Timestamp) -> Document {
-    // The upstream can set a usage aside and accept it again more than once. The state says which came
-    // last.
-    let is_now = doc! { "$eq": ["$state", EntryState::SetAside.name()] };
-    let is_set_aside = is_past("$set_aside_at", at);
-    let aside = EntryState::SetAside.name();
-    let before = doc! { "$switch": {
-        "branches": [
-            { "case": is_past("$accepted_at", at), "then": EntryState::Accepted.name() },
-            { "case": is_past("$skipped_at", at), "then": EntryState::Skipped.name() },
-            { "case": is_past("$refused_at", at), "then": EntryState::Refused.name() },
-        ],
-        "default": EntryState::Planned.name(),
-    } };
-    doc! { "$switch": {
-        "branches": [
-            { "case": is_past("$counted_at", at), "then": EntryState::Counted.name() },
-            { "case": { "$and": [is_now, is_set_aside.clone()] }, "then": aside },
-            { "case": is_past("$resent_at", at), "then": EntryState::Accepted.name() },
-            { "case": is_set_aside, "then": aside },
-        ],
-        "default": rounds::state_at(at, before),
-    } }
-}
-
-/// The condition that a field is a time up to this one.
-fn is_past(name: &str, at: Timestamp) -> Document {
-    // NaN is before all numbers.
-    doc! { "$and": [
-        { "$isNumber": name },
-        { "$gte": [name, moment(Timestamp::MIN)] },
-        { "$lte": [name, moment(at)] },
-    ] }
 }
 
 /// The boundary of the calendar before a timestamp.

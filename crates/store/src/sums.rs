@@ -26,8 +26,6 @@ pub struct SumQuery {
     /// The fields of the target by which usages are grouped within a window: some of
     /// [`Target::FIELDS`], each at most once.
     pub group_by: Vec<&'static str>,
-    /// The ledger as it was at this time; `None` for now.
-    pub as_of: Option<Timestamp>,
     /// Only rows behind this.
     pub after: Option<SumPosition>,
     pub limit: usize,
@@ -112,11 +110,7 @@ impl SumQuery {
     /// Whether an entry is counted, in whatever window.
     pub fn counts(&self, entry: &Entry) -> bool {
         let resources = self.resources.as_ref();
-        let state = match self.as_of {
-            Some(at) => entry.as_of(at),
-            None => Some(entry.state),
-        };
-        state.is_some_and(|state| self.states.contains(&state))
+        self.states.contains(&entry.state)
             && self.target.matches(&entry.target)
             && resources.is_none_or(|ids| ids.contains(&entry.target.resource_id))
     }

@@ -122,7 +122,6 @@ impl SumParameters {
             length,
             windows: Vec::new(),
             group_by,
-            as_of: None,
             after,
             limit: parameters.limit(),
         };

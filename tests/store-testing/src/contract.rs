@@ -1,9 +1,7 @@
 //! What any store must do, as tests. Each case takes an empty store.
 
 mod acts;
-mod audit;
 mod backlog;
-mod cause_list;
 mod causes;
 mod changes;
 mod concurrent_events;
@@ -11,11 +9,9 @@ mod confirmations;
 mod control;
 mod events;
 mod ledger;
-mod queries;
 mod resends;
 mod rounds;
 mod sampling;
-mod sums;
 
 /// The cases of each module, for the macro `$then`. A case that is missing here is dead code.
 #[macro_export]
@@ -26,19 +22,11 @@ macro_rules! contract_cases {
             acts {
                 an_act_that_was_done_is_told_as_done_whatever_came_since
             }
-            audit {
-                an_act_is_kept_as_it_was_asked_for_and_how_it_ended
-                the_trail_holds_what_its_query_asks_for
-                the_trail_goes_on_while_acts_come
-            }
             backlog {
                 the_backlog_is_what_is_due_and_what_waits_after_a_failure
                 a_closing_month_has_left_what_is_not_sampled_of_it
                 what_was_counted_is_told_to_all
                 the_rates_of_live_workers_add_up
-            }
-            cause_list {
-                the_largest_cause_comes_first_and_no_resource_hides_another
             }
             causes {
                 a_suspended_span_is_never_due
@@ -103,24 +91,15 @@ macro_rules! contract_cases {
                 start_and_stop_may_share_an_id
             }
             ledger {
-                totals_count_what_is_executed
-                a_refusal_is_told_until_the_execution
                 an_entry_is_kept_as_it_was_given
                 what_was_written_first_of_a_usage_stays
                 a_skip_learns_that_a_post_had_no_answer
                 of_64_entries_of_one_usage_one_is_kept
                 of_64_entries_each_has_its_own_answer
-                entries_come_page_by_page_in_the_order_of_their_plans
-                entries_come_page_by_page_from_the_end
+                entries_come_page_by_page_from_either_end
                 entries_of_other_spans_do_not_show
                 an_entry_is_kept_once_whatever_span_names_it
                 entries_outlive_their_span
-            }
-            queries {
-                a_list_holds_what_its_query_asks_for
-                a_list_goes_on_while_spans_come_change_and_go
-                a_span_is_found_by_how_its_id_is_written
-                the_spans_that_were_kept_last_come_first
             }
             resends {
                 a_usage_that_was_given_up_is_marked_once_and_sent_again
@@ -131,9 +110,6 @@ macro_rules! contract_cases {
                 an_acceptance_is_added_to_a_mark_and_outlasts_a_refusal
                 what_was_withheld_is_found_by_the_usage_that_it_takes_back
                 all_that_was_withheld_of_a_usage_is_found
-                a_span_that_learns_what_was_set_aside_is_another_one
-                totals_count_a_resend_once
-                an_execution_needs_the_resend_it_was_decided_with
                 an_entry_that_is_sent_again_outlives_its_expiry
                 a_refused_usage_is_known_by_its_id_while_it_is_planned
             }
@@ -147,24 +123,10 @@ macro_rules! contract_cases {
                 a_search_goes_on_where_it_was
                 only_the_partitions_asked_for_are_due
                 a_stop_makes_its_span_due
-                a_plan_needs_the_version_it_was_based_on
-                a_plan_needs_the_end_it_was_based_on
                 of_32_plans_one_wins
-                an_execution_completes_and_plans_in_one_change
-                an_execution_ends_failures_that_others_noted
-                a_stale_execution_is_lost
-                a_failure_waits_and_keeps_its_plan
-                a_complete_span_stays_complete
                 completed_spans_go_after_the_cutoff
                 workers_know_of_each_other
                 the_age_of_events_is_limited_and_what_was_too_old_stays_so
-            }
-            sums {
-                sums_are_by_windows_and_groups
-                sums_go_on_behind_any_row
-                sums_are_exact
-                sums_count_what_abacus_has_now_or_had_then
-                sums_of_refused_usages_are_those_that_spans_have_planned
             }
         }
     };

@@ -171,77 +171,38 @@ impl Work for MemoryStore {
     }
 }
 
-#[async_trait]
-impl Ledger for MemoryStore {
-    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
-        Ok(self.lock().table.write_entry(entry, lifetime))
+/// A port, whose calls are those of the table.
+macro_rules! of_table {
+    ($port:ident { $($name:ident($($argument:ident: $kind:ty),*) -> $answer:ty;)* } $($rest:tt)*) => {
+        #[async_trait]
+        impl $port for MemoryStore {
+            $(async fn $name(&self, $($argument: $kind),*) -> Result<$answer, StoreError> {
+                Ok(self.lock().table.$name($($argument),*))
+            })*
+            $($rest)*
+        }
+    };
+}
+
+of_table! {
+    Ledger {
+        write_entry(entry: Entry, lifetime: i64) -> EntryState;
+        mark_resend(entry: &EntryKey, resend: &Resend) -> bool;
+        withheld_of(entry: &Entry) -> Vec<Entry>;
+        takes_back_uncounted(entry: &Entry) -> bool;
+        due_resends(now: Timestamp, limit: usize) -> Vec<Entry>;
+        postpone_resend(entry: &EntryKey, act: Uuid, due_at: Timestamp) -> ();
+        claim_resend(entry: &EntryKey, read: &Resend, due_at: Timestamp) -> bool;
+        accept_resent(entry: &Entry, acceptance: &Acceptance) -> bool;
+        has_resend(entry: &EntryKey, act: Uuid) -> bool;
+        end_resend(entry: &EntryKey, act: Uuid, refusal: Option<&LastError>) -> ();
+        unconfirmed(query: &UnconfirmedQuery) -> Vec<Unconfirmed>;
     }
 
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
         let ids: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
         self.lock().table.expire(&ids);
         Ok(())
-    }
-
-    async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {
-        Ok(self.lock().table.mark_resend(entry, resend))
-    }
-
-    async fn withheld_of(&self, entry: &Entry) -> Result<Vec<Entry>, StoreError> {
-        Ok(self.lock().table.withheld_of(entry))
-    }
-
-    async fn takes_back_uncounted(&self, entry: &Entry) -> Result<bool, StoreError> {
-        Ok(self.lock().table.takes_back_uncounted(entry))
-    }
-
-    async fn due_resends(&self, now: Timestamp, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        Ok(self.lock().table.due_resends(now, limit))
-    }
-
-    async fn postpone_resend(
-        &self,
-        entry: &EntryKey,
-        act: Uuid,
-        due_at: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.lock().table.postpone_resend(entry, act, due_at);
-        Ok(())
-    }
-
-    async fn claim_resend(
-        &self,
-        entry: &EntryKey,
-        read: &Resend,
-        due_at: Timestamp,
-    ) -> Result<bool, StoreError> {
-        Ok(self.lock().table.claim_resend(entry, read, due_at))
-    }
-
-    async fn accept_resent(
-        &self,
-        entry: &Entry,
-        acceptance: &Acceptance,
-    ) -> Result<bool, StoreError> {
-        Ok(self.lock().table.accept_resent(entry, acceptance))
-    }
-
-    async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError> {
-        Ok(self.lock().table.has_resend(entry, act))
-    }
-
-    async fn end_resend(
-        &self,
-        entry: &EntryKey,
-        act: Uuid,
-        refusal: Option<&LastError>,
-    ) -> Result<(), StoreError> {
-        self.lock().table.end_resend(entry, act, refusal);
-        Ok(())
-    }
-
-    async fn unconfirmed(&self, query: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError> {
-        Ok(self.lock().table.unconfirmed(query))
     }
 
     async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError> {
@@ -253,69 +214,17 @@ impl Ledger for MemoryStore {
     }
 }
 
-#[async_trait]
-impl Causes for MemoryStore {
-    async fn register(
-        &self,
-        cause: &Cause,
-        now: Timestamp,
-        probe_at: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.lock().table.register(cause, now, probe_at);
-        Ok(())
-    }
-
-    async fn register_missing(
-        &self,
-        now: Timestamp,
-        probe_at: Timestamp,
-    ) -> Result<u64, StoreError> {
-        Ok(self.lock().table.register_missing(now, probe_at))
-    }
-
-    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
-        Ok(self.lock().table.due_causes(now, limit))
-    }
-
-    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
-        Ok(self.lock().table.claim_probe(cause, next))
-    }
-
-    async fn probe(
-        &self,
-        cause: CauseId,
-        resumption: Resumption,
-        lasts: i64,
-    ) -> Result<Probe, StoreError> {
-        Ok(self.lock().table.probe(cause, resumption, lasts))
-    }
-
-    async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
-        Ok(self.lock().table.begin_resuming(cause, now))
-    }
-
-    async fn resume_batch(
-        &self,
-        cause: CauseId,
-        until: Timestamp,
-        resumption: Resumption,
-        limit: usize,
-    ) -> Result<u64, StoreError> {
-        let mut state = self.lock();
-        Ok(state.table.resume_batch(cause, until, resumption, limit))
-    }
-
-    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
-        self.lock().table.set_resuming(cause, until);
-        Ok(())
-    }
-
-    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
-        self.lock().table.end_resuming(cause);
-        Ok(())
-    }
-
-    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
-        Ok(self.lock().table.remove_cause(cause))
+of_table! {
+    Causes {
+        register(cause: &Cause, now: Timestamp, probe_at: Timestamp) -> ();
+        register_missing(now: Timestamp, probe_at: Timestamp) -> u64;
+        due_causes(now: Timestamp, limit: usize) -> Vec<KeptCause>;
+        claim_probe(cause: &KeptCause, next: Timestamp) -> bool;
+        probe(cause: CauseId, resumption: Resumption, lasts: i64) -> Probe;
+        begin_resuming(cause: CauseId, now: Timestamp) -> bool;
+        resume_batch(cause: CauseId, until: Timestamp, resumption: Resumption, limit: usize) -> u64;
+        set_resuming(cause: &KeptCause, until: Timestamp) -> ();
+        end_resuming(cause: &KeptCause) -> ();
+        remove_cause(cause: &KeptCause) -> bool;
     }
 }

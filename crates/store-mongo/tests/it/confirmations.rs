@@ -1,18 +1,14 @@
-//! What is still to be confirmed in MongoDB: what a search reads, and when entries expire.
+//! What is still to be confirmed in MongoDB: when entries expire.
 
-use bson::{Bson, Document, doc};
-use mongodb::Collection;
+use bson::{Document, doc};
 use sampler_domain::{Entry, EntryState, Span};
-use sampler_store::{
-    Causes, Confirmation, EntryKey, Ledger, Reading, Unconfirmed, UnconfirmedQuery,
-};
+use sampler_store::{Confirmation, EntryKey, Ledger, Unconfirmed, UnconfirmedQuery};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{
     NOW, acceptance, at, everything, finished, must_plan, question, resend, started,
 };
 
-use crate::profile::{assert_cost, examined};
-use crate::support::{database_of, document, store_and_spans, usages_beside};
+use crate::support::{document, store_and_spans, usages_beside};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -145,100 +141,4 @@ fn query(now: i64) -> UnconfirmedQuery {
         month: None,
         limit: 100,
     }
-}
-
-/// Copies of an entry, in all partitions, with these members set.
-async fn copy(usages: &Collection<Document>, entry: &Document, range: [i32; 2], set: Document) {
-    let mut members = doc! {
-        "_id": { "$concat": ["copy ", { "$toString": "$number" }] },
-        "partition": { "$mod": ["$number", 64] },
-    };
-    members.extend(set);
-    let pipeline = vec![
-        doc! { "$documents": [{ "_": 0 }] },
-        doc! { "$project": { "number": { "$range": [range[0], range[1]] } } },
-        doc! { "$unwind": "$number" },
-        doc! { "$replaceWith": { "$mergeObjects": [{ "$literal": entry.clone() }, members] } },
-        doc! { "$merge": { "into": usages.name(), "whenMatched": "fail" } },
-    ];
-    let database = database_of(usages);
-    database.aggregate(pipeline).await.unwrap();
-}
-
-/// A hundred thousand usages that count, 20,000 that are to be asked for later, 20,000 of another
-/// month: a search reads what it finds.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_search_for_what_is_to_be_confirmed_reads_what_it_finds() {
-    let (store, spans) = store_and_spans("confirm_explain").await;
-    let usages = usages_beside(&spans);
-    let (_, entry) = accepted(&store, "a").await;
-    let one = document(&usages, &entry).await;
-    let month = one
-        .get_document("ask_again")
-        .unwrap()
-        .get_i64("month")
-        .unwrap();
-    let ask = |month: i64, at: i64| {
-        let ask = doc! { "month": month, "at": at, "until": NOW + DAY };
-        doc! { "ask_again": { "$literal": ask } }
-    };
-    let done = doc! { "state": "counted", "ask_again": "$$REMOVE" };
-    copy(&usages, &one, [0, 100_000], done).await;
-    copy(&usages, &one, [100_000, 120_000], ask(month, NOW + HOUR)).await;
-    copy(
-        &usages,
-        &one,
-        [120_000, 140_000],
-        ask(month - 28 * DAY, NOW - 1),
-    )
-    .await;
-    copy(&usages, &one, [140_000, 140_070], ask(month, NOW - 2)).await;
-    examined(&usages).await;
-    let this_month = UnconfirmedQuery {
-        month: Some(sampler_domain::Timestamp::clamped(month)),
-        ..query(0)
-    };
-    assert_eq!(store.unconfirmed(&this_month).await.unwrap().len(), 71);
-    assert_eq!(store.unconfirmed(&query(0)).await.unwrap().len(), 100);
-    let commands = examined(&usages).await;
-    assert_eq!(commands.len(), 2);
-    for command in commands {
-        // One more key for each of the 64 partitions, where its range ends.
-        let returned = command.returned;
-        assert_cost(&[command], returned + 2 * 64, returned + 64);
-    }
-}
-
-/// However many there are, the index alone counts what was set aside for a cause.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_was_put_aside_is_counted_by_its_index() {
-    let (store, spans) = store_and_spans("confirm_count").await;
-    let usages = usages_beside(&spans);
-    let (_, entry) = accepted(&store, "a").await;
-    let cause = sampler_domain::Cause {
-        status: None,
-        error: "closed".to_owned(),
-        resource_id: entry.target.resource_id.clone(),
-        plan_id: entry.target.plan_id.clone(),
-    };
-    store.register(&cause, at(0), at(0)).await.unwrap();
-    let aside = Confirmation::SetAside {
-        at: at(9),
-        error: cause.error.clone(),
-        cause: cause.id(),
-    };
-    note(&store, &entry, aside).await;
-    let one = document(&usages, &entry).await;
-    copy(&usages, &one, [0, 2_000], Document::new()).await;
-    let others = doc! { "state": "accepted", "cause": "$$REMOVE" };
-    copy(&usages, &one, [2_000, 20_000], others).await;
-    examined(&usages).await;
-    let shown = store.cause(cause.id()).await.unwrap().unwrap();
-    assert_eq!((shown.spans, shown.set_aside), (0, 2_001));
-    let due = store.due_causes(at(DAY), 10).await.unwrap();
-    assert!(!store.remove_cause(&due[0]).await.unwrap());
-    assert_cost(&examined(&usages).await, 2_002, 0);
-    let all = doc! { "$set": { "state": "accepted" }, "$unset": { "cause": Bson::Null } };
-    usages.update_many(Document::new(), all).await.unwrap();
-    assert!(store.remove_cause(&due[0]).await.unwrap());
 }

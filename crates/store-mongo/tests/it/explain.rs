@@ -1,243 +1,554 @@
-//! What the server looks at: as much as is due, however much is idle or finished.
+//! What the server looks at: each query goes by an index and examines about what it returns, however
+//! much there is beside that.
 
-use std::slice;
+use std::ops::Range;
+use std::sync::Mutex;
 
+use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
-use mongodb::Collection;
-use sampler_domain::{Refusal, Target};
-use sampler_store::{DueQuery, StartOutcome, StopOutcome, Work};
+use mongodb::{Collection, Database};
+use sampler_domain::partition::partition_of;
+use sampler_domain::{
+    Cause, ClientId, Id, Measures, SUSPENDED_DUE_AT, SpanId, SpanState, Target, Timestamp,
+    WindowLength,
+};
+use sampler_store::{
+    AuditQuery, BacklogQuery, CauseQuery, Causes, DueQuery, EntryKey, Events, Ledger, Operating,
+    Reading, Resumption, SpanQuery, SpansBy, StoreError, SumQuery, TargetFilter, UnconfirmedQuery,
+    Work,
+};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{
-    at, everything, must_start, must_stop, next_page, start, stop, target,
+    at, due_ids, everything, id, new_span, new_stop, start_event,
 };
 
-use crate::original::policy;
-use crate::profile::{Command, assert_cost, examined};
-use crate::support::{database_of, placed, placement, store_and_spans};
+use crate::profile::{commands, cost};
+use crate::support::{database_of, placement, store_and_spans};
 
-/// Spans that are idle and spans that are finished, three to one.
-const SPANS: i32 = 1_000_000;
+const HOUR: i64 = 3_600_000;
+const YEAR: i64 = 365 * 24 * HOUR;
 
-/// How many of them are idle: of 256 that follow one another, 192.
-pub(crate) const IDLE: i32 = SPANS / 4 * 3;
+/// Spans that nobody asks for: half of them are open and due next year, half of them are complete and of an
+/// instance that others have, too.
+const OTHERS: Range<i64> = 100_000..110_000;
+/// Complete spans of an organization and a resource, ten of each instance.
+const ASKED: Range<i64> = 0..1_000;
+/// Spans that are suspended for one cause.
+const SUSPENDED: Range<i64> = 1_000..1_300;
+/// Spans that are due.
+const DUE: Range<i64> = 1_300..1_350;
+/// Entries of one span.
+const OF_ONE: i64 = 2_000;
+/// Usages that were set aside for the cause.
+const SET_ASIDE: i64 = 200;
+/// Usages that are to be asked for now.
+const TO_CONFIRM: i64 = 70;
+/// Causes that nothing is left of.
+const IDLE_CAUSES: i64 = 400;
+/// Acts of one operator about one span.
+const ACTS: i64 = 50;
+const PAGE: usize = 100;
 
-/// When they fall due.
-pub(crate) const NEXT_YEAR: i64 = 365 * 24 * HOUR;
+fn object_id(number: i64) -> ObjectId {
+    ObjectId::parse_str(format!("{number:024}")).unwrap()
+}
 
-pub(crate) const HOUR: i64 = 3_600_000;
+fn target_of(name: &str, instance: &str) -> Target {
+    Target::from_store([name, "space", "consumer", name, "plan", instance])
+}
 
-/// Makes them within the server: open ones sampled to now or an hour ago and due next year, stopped ones
-/// complete. Their ids are all of one length, as ids of a kind are.
-async fn fill(store: &MongoStore, spans: &Collection<Document>) {
-    let now = at(0).as_millis();
-    // The partition is the number modulo 64: nothing else must follow from that.
-    let modulo = |divisor: i32, modulo: i32| {
-        let quotient = doc! { "$divide": ["$number", divisor] };
-        doc! { "$mod": [{ "$floor": quotient }, modulo] }
+fn asked() -> Target {
+    target_of("asked", "asked-7")
+}
+
+fn target_document(target: &Target) -> Document {
+    let fields = target.fields().into_iter();
+    fields
+        .map(|(name, id)| (name.to_owned(), Bson::from(id.as_str())))
+        .collect()
+}
+
+fn cause() -> Cause {
+    Cause {
+        status: Some(400),
+        error: "no plan".to_owned(),
+        resource_id: id("suspended"),
+        plan_id: id("plan"),
+    }
+}
+
+fn span(number: i64, of: &Target, is_complete: bool, more: Document) -> Document {
+    let start = at(-HOUR - number).as_millis();
+    let end = at(-number).as_millis();
+    let mut target = target_document(of);
+    let open = "00000000-0000-0000-0000-000000000000".to_owned();
+    let correlation_id = if is_complete {
+        number.to_string()
+    } else {
+        open
     };
-    let open = doc! { "$ne": [modulo(64, 4), 0] };
-    let ago = doc! { "$cond": [open.clone(), { "$multiply": [modulo(256, 2), HOUR] }, 0] };
-    let either =
-        |if_open: Bson, if_complete: Bson| doc! { "$cond": [open.clone(), if_open, if_complete] };
-    let text = doc! { "$toString": "$number" };
-    // A bare number would ask for a field to be kept.
-    let moment = |millis: i64| doc! { "$literal": Bson::Int64(millis) };
-    let pipeline = vec![
-        doc! { "$documents": [{ "_": 0 }] },
-        doc! { "$project": { "number": { "$range": [SPANS, 2 * SPANS] } } },
-        doc! { "$unwind": "$number" },
-        doc! { "$project": {
-            "_id": text.clone(),
-            "target": {
-                "organization_id": "organization", "space_id": "space", "consumer_id": "consumer",
-                "resource_id": "resource", "plan_id": "plan", "resource_instance_id": text.clone(),
-                "correlation_id": either("00000000-0000-0000-0000-000000000000".into(), text.into()),
-            },
-            "measured_usage": { "$literal": [] },
-            "start": moment(now - 1_000),
-            "end": either(Bson::Null, Bson::Int64(now)),
-            "processing": {
-                "complete": { "$not": [open.clone()] },
-                "last_interval": {
-                    "start": moment(now - 1_000), "end": { "$toLong": { "$subtract": [now, ago] } },
-                },
-                "planned_interval": Bson::Null,
-                "version": { "$literal": 1 },
-                "due_at": moment(now + NEXT_YEAR),
-                "partition": { "$mod": ["$number", 64] },
-                // As long as a key, and in no order.
-                "key": { "$substrBytes": [{ "$toString": { "$toHashedIndexKey": "$number" } }, 0, 16] },
-            },
-        } },
-        doc! { "$out": "spans" },
-    ];
-    let database = database_of(spans);
-    // Indexes of a whole collection are built faster than one key after the other.
-    spans.drop_indexes().await.unwrap();
-    database.aggregate(pipeline).await.unwrap();
-    store.migrate().await.unwrap();
-}
-
-/// Spans that are due and have failed, but belong to no month that closes.
-const FAILED: usize = 1_000;
-
-/// Has spans fail that were idle.
-async fn have_some_fail(spans: &Collection<Document>) {
-    let later = Bson::Int64(at(1).as_millis());
-    let idle = (SPANS..).filter(|number| number / 64 % 4 != 0);
-    for number in idle.take(FAILED) {
-        let name = number.to_string();
-        let mut set = doc! {
-            "processing.attempts": 1,
-            "processing.due_at": &later,
-            "processing.last_interval.end": at(1).plus(1).as_millis(),
-        };
-        // They are driven, so it must be the one of their targets.
-        set.extend(placed(&target(&name)));
-        let filter = doc! { "_id": name };
-        let updated = spans.update_one(filter, doc! { "$set": set }).await;
-        assert_eq!(updated.unwrap().matched_count, 1);
-    }
-}
-
-/// Sees to it that the server examined little more than was returned since it was last asked; says
-/// how much that was.
-async fn look_at_what_they_return(spans: &Collection<Document>) -> i64 {
-    let commands = examined(spans).await;
-    for command in &commands {
-        // One more key for each of the 64 partitions, where its range ends.
-        let (keys, documents) = (command.returned + 64, command.returned + 64);
-        assert_cost(slice::from_ref(command), keys, documents);
-    }
-    commands.iter().map(|command| command.returned).sum()
-}
-
-/// Fault 10 of the original, among others: every stop scanned the collection twice.
-#[tokio::test(flavor = "multi_thread")]
-async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looking_at_what_is_due()
-{
-    let (store, spans) = store_and_spans("million").await;
-    fill(&store, &spans).await;
-    crate::backlog::a_count_reads_the_index_of_what_is_due(&store, &spans).await;
-    for number in 0..200 {
-        let name = format!("due-{number}");
-        must_start(&store, Some(&name), &name, number - 1_000).await;
-    }
-    have_some_fail(&spans).await;
-    examined(&spans).await;
-    for page in [100, 200, 1_000] {
-        let mut pages = store.due(DueQuery {
-            partitions: everything(),
-            now: at(2),
-            page,
-        });
-        let mut found = 0;
-        while let Some(page) = next_page(&mut pages).await {
-            found += page.len();
-            let returned = look_at_what_they_return(&spans).await;
-            assert_eq!(usize::try_from(returned), Ok(page.len()));
-        }
-        assert_eq!(found, 200 + FAILED);
-        assert_eq!(look_at_what_they_return(&spans).await, 0);
-    }
-    // Nothing else that the two programs ask for looks at more than it returns, either.
-    store.take_over(&policy(), at(0)).await.unwrap();
-    store.completed_before(at(-1), 100).await.unwrap();
-    // One key for each partition, where its range ends, and one behind the last.
-    assert_cost(&examined(&spans).await, 65, 4);
-    must_stop(&store, Some("stop"), "due-7", 5).await;
-    must_start(&store, None, "due-7", 5).await;
-    assert_eq!(
-        start(&store, None, "due-7", 5).await,
-        StartOutcome::Refused(Refusal::AlreadyOpen)
-    );
-    assert_eq!(
-        stop(&store, Some("stop"), "due-7", 5).await,
-        StopOutcome::Repeated
-    );
-    let operations = examined(&spans).await;
-    assert!(operations.len() >= 6, "{operations:?}");
-    assert_cost(&operations, 8, 4);
-}
-
-/// Spans of one resource that name the instance of another's.
-const OF_OTHERS: i32 = 15_000;
-
-/// A span of another target that names the victim's instance.
-fn of_another(space: &str, number: i32, end: i64) -> Document {
-    let of = Target::from_store(["other", space, "consumer", "other", "plan", "victim"]);
-    let mut processing = doc! { "complete": true };
-    processing.extend(placement(&of));
+    target.insert("correlation_id", correlation_id);
+    let mut processing = doc! {
+        "complete": is_complete, "version": 2_i64, "planned_interval": Bson::Null,
+        "last_interval": { "start": start, "end": end }, "due_at": at(YEAR).as_millis(),
+    };
+    processing.extend(placement(of));
+    processing.extend(more);
     doc! {
-        "target": {
-            "organization_id": "other", "space_id": space, "consumer_id": "consumer",
-            "resource_id": "other", "plan_id": "plan", "resource_instance_id": "victim",
-            "correlation_id": number.to_string(),
+        "_id": object_id(number), "target": target, "measured_usage": [],
+        "start": start, "end": is_complete.then_some(end),
+        "start_dedup_id": format!("start-{number}"), "processing": processing,
+    }
+}
+
+fn suspended(number: i64) -> Document {
+    let of = target_of("suspended", &number.to_string());
+    let (start, end) = (at(-number).as_millis(), at(0).as_millis());
+    let more = doc! {
+        "planned_interval": { "start": start, "end": end, "usage_guid": format!("planned {number}") },
+        "failed_version": 2_i64, "attempts": 2_i64, "refused_at": end,
+        "due_at": SUSPENDED_DUE_AT.as_millis(),
+        "suspended": { "cause": cause().id().to_string(), "version": 2_i64, "since": end + number },
+    };
+    span(number, &of, false, more)
+}
+
+fn all_spans() -> Vec<Document> {
+    let other = |number: i64| {
+        let is_complete = number % 2 == 0;
+        let instance = if is_complete {
+            "busy".to_owned()
+        } else {
+            number.to_string()
+        };
+        span(number, &target_of("other", &instance), is_complete, doc! {})
+    };
+    let of_asked = |number: i64| {
+        let of = target_of("asked", &format!("asked-{}", number % 100));
+        span(number, &of, true, doc! {})
+    };
+    let is_due = |number: i64| {
+        let of = target_of("due", &number.to_string());
+        span(number, &of, false, doc! { "due_at": at(0).as_millis() })
+    };
+    let spans = OTHERS.map(other).chain(ASKED.map(of_asked));
+    spans
+        .chain(SUSPENDED.map(suspended))
+        .chain(DUE.map(is_due))
+        .collect()
+}
+
+/// A usage that is accepted, of one of a hundred hours.
+fn usage(number: i64, of: &Target, span: i64, more: Document) -> Document {
+    let end = at(-HOUR * (number % 100)).as_millis();
+    let mut usage = doc! {
+        "_id": format!("usage {number}"), "span": object_id(span), "version": number,
+        "partition": Bson::Int32(i32::try_from(partition_of(of)).unwrap()),
+        "target": target_document(of),
+        "measured_usage": [{ "measure": "memory", "quantity": 512_i64 }],
+        "interval": { "start": end - HOUR, "end": end }, "timestamp": end - HOUR / 2,
+        "duration": HOUR, "state": "accepted", "attempts": 1_i64, "planned_at": end,
+        "accepted_at": end, "status": 202, "lifetime": YEAR,
+    };
+    usage.extend(more);
+    usage
+}
+
+fn all_usages() -> Vec<Document> {
+    let ask = |month: i64, millis: i64| {
+        let (month, at, until) = (at(month).as_millis(), at(millis).as_millis(), at(YEAR));
+        doc! { "ask_again": { "month": month, "at": at, "until": until.as_millis() } }
+    };
+    let other = |number: i64| {
+        let of = target_of("other", &number.to_string());
+        // What waits for later, or is of another month, is in the same index.
+        let more = match number % 8 {
+            0 => ask(0, HOUR),
+            1 => ask(-YEAR, -1),
+            _ => doc! {},
+        };
+        usage(number, &of, number, more)
+    };
+    let of_one = |number| usage(number, &asked(), 7, doc! {});
+    let aside = doc! { "state": "set_aside", "cause": cause().id().to_string() };
+    let aside = |number| usage(number, &target_of("aside", "i"), 8, aside.clone());
+    let to_confirm = |number: i64| {
+        let of = target_of("confirmed", &number.to_string());
+        usage(number, &of, 9, ask(0, -2))
+    };
+    let of_asked = (0..OF_ONE).map(of_one);
+    let aside = (10_000..10_000 + SET_ASIDE).map(aside);
+    let to_confirm = (20_000..20_000 + TO_CONFIRM).map(to_confirm);
+    let all = OTHERS.map(other).chain(of_asked).chain(aside);
+    all.chain(to_confirm).collect()
+}
+
+fn act(number: i64) -> Document {
+    let is_asked = number < ACTS;
+    doc! {
+        "_id": format!("00000000-0000-4000-8000-{number:012}"), "at": at(-number).as_millis(),
+        "act": "span.resume", "subject": "span", "reason": "It has its plan.",
+        "span": if is_asked { "asked" } else { "other" },
+        "who": if is_asked { "asked" } else { "other" },
+        "before": "null", "after": "null", "outcome": "done",
+    }
+}
+
+/// A cause that nothing is left of.
+fn idle_cause(number: i64) -> Document {
+    let (since, probe_at) = (at(0).as_millis(), at(YEAR).as_millis());
+    doc! {
+        "_id": uuid::Uuid::from_u128(number.unsigned_abs().into()).to_string(), "status": 422,
+        "error": format!("idle {number}"), "resource_id": "idle", "plan_id": "plan",
+        "since": since, "probe_at": probe_at, "touched_at": since,
+    }
+}
+
+async fn filled(label: &str) -> (MongoStore, Look) {
+    let (store, spans) = store_and_spans(label).await;
+    let database = database_of(&spans);
+    // The first sum makes its index, for which a request waits only a second.
+    for field in ["organization_id", "resource_id", "resource_instance_id"] {
+        store
+            .sums(&sum(field, "nobody", WindowLength::All))
+            .await
+            .unwrap();
+    }
+    let into = |name: &str| -> Collection<Document> { database.collection(name) };
+    spans.insert_many(all_spans()).await.unwrap();
+    into("spans_usages")
+        .insert_many(all_usages())
+        .await
+        .unwrap();
+    into("spans_audit")
+        .insert_many((0..2_000).map(act))
+        .await
+        .unwrap();
+    into("spans_causes")
+        .insert_many((0..IDLE_CAUSES).map(idle_cause))
+        .await
+        .unwrap();
+    store.register(&cause(), at(0), at(0)).await.unwrap();
+    (
+        store,
+        Look {
+            database,
+            problems: Mutex::default(),
         },
-        "start": at(-1_000_000).as_millis(),
-        "end": at(end).as_millis(),
-        "processing": processing,
+    )
+}
+
+/// Looks at what questions cost.
+struct Look {
+    database: Database,
+    problems: Mutex<Vec<String>>,
+}
+
+impl Look {
+    /// Asks; sees to it that the server went by an index, and examined so many keys and documents at the
+    /// most.
+    async fn at<T>(
+        &self,
+        name: &str,
+        (keys, documents): (i64, i64),
+        question: impl Future<Output = Result<T, StoreError>>,
+    ) -> T {
+        commands(&self.database).await;
+        let answer = question.await;
+        let commands = commands(&self.database).await;
+        let is_scan = commands.iter().any(|it| it.plan.contains("COLLSCAN"));
+        let examined = cost(&commands);
+        let is_dear = examined.0 > keys || examined.1 > documents;
+        if commands.is_empty() || is_scan || is_dear {
+            let most = (keys, documents);
+            let problem = format!("{name}: {examined:?} of {most:?}: {commands:?}");
+            self.problems.lock().unwrap().push(problem);
+        }
+        answer.unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// None of the questions went without an index, or was too dear.
+    fn end(self) {
+        let problems = self.problems.into_inner().unwrap();
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 }
 
-/// Sees to it that none of the commands that start and stop the victim reads what others have.
-async fn look_at_what_the_victim_costs(store: &MongoStore, spans: &Collection<Document>) {
-    examined(spans).await;
-    // Alone, and in one command with others.
-    must_start(store, Some("a"), "victim", 0).await;
-    must_stop(store, Some("b"), "victim", 5).await;
-    let together = tokio::join!(
-        start(store, Some("c"), "victim", 5),
-        start(store, Some("c"), "another", 5),
-        start(store, Some("c"), "a third", 5),
-    );
-    let opened = || StartOutcome::Opened;
-    assert_eq!(together, (opened(), opened(), opened()));
-    assert_eq!(
-        start(store, Some("d"), "victim", 9).await,
-        StartOutcome::Refused(Refusal::AlreadyOpen)
-    );
-    assert_eq!(
-        stop(store, Some("b"), "victim", 5).await,
-        StopOutcome::Repeated
-    );
-    let operations = examined(spans).await;
-    assert!(operations.len() >= 8, "{operations:?}");
-    assert_cost(&operations, 12, 4);
+fn filter(field: &str, value: &str) -> TargetFilter {
+    let mut filter = TargetFilter::default();
+    assert!(filter.set(field, Id::from_store(value)), "{field}");
+    filter
 }
 
-/// An index that began with the instance had them all read for each start. They need not end later than the
-/// start: a search that named the instance alone had to step over each of their targets.
+fn list(field: &str, value: &str, state: Option<SpanState>) -> SpanQuery {
+    SpanQuery {
+        target: filter(field, value),
+        state,
+        limit: PAGE,
+        ..SpanQuery::default()
+    }
+}
+
+fn sum(field: &str, value: &str, length: WindowLength) -> SumQuery {
+    SumQuery {
+        states: SumQuery::BILLED.to_vec(),
+        target: filter(field, value),
+        resources: None,
+        length,
+        windows: length.windows(at(-101 * HOUR), at(HOUR), 366).unwrap(),
+        group_by: Vec::new(),
+        after: None,
+        limit: 1_000,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn spans_and_targets_of_others_that_name_the_same_instance_cost_a_start_nothing() {
-    let spans_of_one = |number| of_another("space", number, 1_000_000 + i64::from(number));
-    let targets = |number: i32| of_another(&number.to_string(), number, -1_000);
-    let all: [fn(i32) -> Document; 2] = [spans_of_one, targets];
-    for of_others in all {
-        let (store, spans) = store_and_spans("same_instance").await;
-        let others = (0..OF_OTHERS).map(of_others);
-        spans.insert_many(others).await.unwrap();
-        look_at_what_the_victim_costs(&store, &spans).await;
+async fn lists_and_sums_examine_what_they_show() {
+    let (store, look) = filled("explain_reading").await;
+    let page = i64::try_from(PAGE).unwrap();
+    let lists = [
+        ("organization_id", "asked", None, (page + 2, page + 1)),
+        ("resource_id", "asked", None, (page + 2, page + 1)),
+        ("resource_id", "other", None, (page + 2, page + 1)),
+        ("resource_instance_id", "asked-7", None, (12, 10)),
+        (
+            "resource_instance_id",
+            "asked-7",
+            Some(SpanState::Open),
+            (12, 10),
+        ),
+        // All that the organization has is compared.
+        (
+            "organization_id",
+            "asked",
+            Some(SpanState::Open),
+            (2_002, 2_000),
+        ),
+        (
+            "resource_id",
+            "suspended",
+            Some(SpanState::Suspended),
+            (2 * 302, 2 * 301),
+        ),
+    ];
+    for (field, value, state, most) in lists {
+        let query = list(field, value, state);
+        let name = format!("{field}={value}, {state:?}");
+        look.at(&name, most, store.spans(&query)).await;
     }
+    // What others have in the organization is not read.
+    let mut scoped = list("organization_id", "other", None);
+    scoped.resources = Some(vec![id("asked-by-nobody")]);
+    look.at("scoped", (4, 0), store.spans(&scoped)).await;
+    look.at("newest", (page + 1, page + 1), store.newest_spans(PAGE))
+        .await;
+    look.at("span", (3, 1), store.span(&object_id(7).to_hex(), None))
+        .await;
+
+    let span = SpanId::ObjectId(object_id(7).bytes());
+    let target = asked();
+    for after in [None, Some(OF_ONE / 2)] {
+        let entries = store.usages(&span, &target, after, PAGE);
+        look.at("entries", (page + 1, page + 1), entries).await;
+    }
+    let from_end = store.usages_from_end(&span, &target, None, PAGE);
+    look.at("entries from the end", (page + 1, page + 1), from_end)
+        .await;
+    look.at("usage", (1, 1), store.usage("usage 7")).await;
+    look.at("refused usage", (2, 1), store.is_refused("planned 1001"))
+        .await;
+    for (field, value, length) in [
+        ("organization_id", "asked", WindowLength::All),
+        ("resource_id", "asked", WindowLength::Day),
+        ("resource_instance_id", "asked-7", WindowLength::Hour),
+    ] {
+        let query = sum(field, value, length);
+        // One more key for each command, where its range ends.
+        let most = (OF_ONE + 110, OF_ONE);
+        let page = look.at(field, most, store.sums(&query)).await;
+        let summed: u64 = page.rows.iter().map(|row| row.usages).sum();
+        assert_eq!(summed, OF_ONE.unsigned_abs(), "{field}");
+    }
+    // A client of other resources has nothing of these read.
+    let mut scoped = sum("organization_id", "other", WindowLength::All);
+    scoped.resources = Some(vec![id("asked-by-nobody")]);
+    look.at("scoped sum", (4, 0), store.sums(&scoped)).await;
+    look.end();
 }
 
-/// What it needs to know of a span is in its index.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_search_before_starts_reads_the_index_alone() {
-    let (store, spans) = store_and_spans("covered").await;
-    for name in ["a", "b", "c"] {
-        must_start(&store, None, name, 0).await;
-        must_stop(&store, None, name, 10).await;
+async fn what_operators_ask_for_examines_what_it_shows() {
+    let (store, look) = filled("explain_operating").await;
+    let limit = PAGE;
+    let who = || ClientId::new("asked");
+    let span = || Some("asked".to_owned());
+    let all = || AuditQuery {
+        limit,
+        ..AuditQuery::default()
+    };
+    let between = (Some(at(-900)), Some(at(-500)));
+    for query in [
+        all(),
+        AuditQuery {
+            from: between.0,
+            to: between.1,
+            ..all()
+        },
+        AuditQuery {
+            who: who(),
+            ..all()
+        },
+        AuditQuery {
+            span: span(),
+            ..all()
+        },
+        AuditQuery {
+            who: who(),
+            span: span(),
+            ..all()
+        },
+    ] {
+        look.at(&format!("{query:?}"), (102, 101), store.audit(&query))
+            .await;
     }
-    examined(&spans).await;
-    let overlaps = || StartOutcome::Refused(Refusal::Overlaps { until: at(10) });
-    let together = tokio::join!(
-        start(&store, None, "a", 5),
-        start(&store, None, "b", 5),
-        start(&store, None, "c", 5),
+    // The index alone counts what is suspended, and what was set aside. Causes that nothing is left of take
+    // nothing from the number of another one.
+    let counted = SUSPENDED.end - SUSPENDED.start + SET_ASIDE;
+    let causes = CauseQuery {
+        resources: None,
+        of_each: CauseQuery::LIMIT_MAX,
+        limit: CauseQuery::LIMIT_MAX,
+    };
+    let most = (counted + 4 * IDLE_CAUSES, 2 * IDLE_CAUSES + 4);
+    let listed = look.at("causes", most, store.causes(&causes)).await;
+    let shown = look
+        .at("cause", (counted + 4, 2), store.cause(cause().id()))
+        .await;
+    let shown = shown.unwrap();
+    assert_eq!(
+        (shown.spans, shown.set_aside),
+        (300, SET_ASIDE.unsigned_abs())
     );
-    assert_eq!(together, (overlaps(), overlaps(), overlaps()));
-    let operations = examined(&spans).await;
-    let is_covered = |command: &Command| command.returned > 0 && command.documents == 0;
-    assert!(operations.iter().any(is_covered), "{operations:?}");
+    assert_eq!(listed, [shown]);
+    // Idle spans cost nothing. When they fall due, all at once, the index alone is read.
+    let open = (OTHERS.end - OTHERS.start) / 2;
+    for (now, most) in [(at(0), (1_000, 64)), (at(YEAR), (open + 1_000, 64))] {
+        let query = BacklogQuery { now, closing: None };
+        look.at("backlog", most, store.count_backlog(&query)).await;
+    }
+    look.at("control", (1, 1), store.control()).await;
+    look.at("controller", (1, 1), store.controller()).await;
+    look.at("published", (1, 1), store.published_backlog())
+        .await;
+    look.at("taken since", (1, 1), store.events_taken_since())
+        .await;
+    look.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_examine_what_they_work_on() {
+    let (store, look) = filled("explain_work").await;
+    let due = DUE.end - DUE.start;
+    let query = DueQuery {
+        partitions: everything(),
+        now: at(2),
+        page: PAGE,
+    };
+    // One more key for each of the 64 partitions, where its range ends, and a last search.
+    let found = async { Ok(due_ids(&store, query).await) };
+    let found = look.at("due", (due + 3 * 64, due + 64), found).await;
+    assert_eq!(i64::try_from(found.len()).unwrap(), due);
+    look.at("format", (1, 1), store.has_format()).await;
+    let over = store.completed_before(at(-YEAR), PAGE);
+    look.at("completed", (65, 4), over).await;
+    for month in [None, Some(at(0))] {
+        let query = UnconfirmedQuery {
+            partitions: everything(),
+            now: at(-1),
+            month,
+            limit: PAGE,
+        };
+        let returned = if month.is_some() { TO_CONFIRM } else { 100 };
+        let most = (returned + 3 * 64, returned + 64);
+        look.at("unconfirmed", most, store.unconfirmed(&query))
+            .await;
+    }
+    look.at("resends", (1, 0), store.due_resends(at(0), PAGE))
+        .await;
+    let key = EntryKey {
+        span: SpanId::ObjectId(object_id(7).bytes()),
+        target: asked(),
+        usage_guid: "usage 7".into(),
+    };
+    look.at("mark", (1, 1), store.has_resend(&key, uuid::Uuid::nil()))
+        .await;
+
+    let causes = look
+        .at(
+            "due causes",
+            (IDLE_CAUSES + 2, IDLE_CAUSES + 2),
+            store.due_causes(at(0), PAGE),
+        )
+        .await;
+    look.at(
+        "missing causes",
+        (1_000, IDLE_CAUSES + 10),
+        store.register_missing(at(0), at(0)),
+    )
+    .await;
+    look.at("claim", (2, 2), store.claim_probe(&causes[0], at(1)))
+        .await;
+    let resumption = Resumption {
+        now: at(HOUR),
+        refusals: 2,
+    };
+    let cause = cause().id();
+    // Whatever the number of suspended spans is, a probe reads one of them.
+    look.at("probe", (4, 4), store.probe(cause, resumption, HOUR))
+        .await;
+    // Each of a batch is found by the one index, and changed by the other.
+    let batch = store.resume_batch(cause, at(HOUR), resumption, 100);
+    assert_eq!(look.at("batch", (210, 210), batch).await, 100);
+    look.at("remove cause", (4, 2), store.remove_cause(&causes[0]))
+        .await;
+    look.end();
+}
+
+/// Fault 10 of the original, among others: every stop scanned the collection twice. Others that name the
+/// same instance cost nothing, either.
+#[tokio::test(flavor = "multi_thread")]
+async fn fault_10_events_examine_the_spans_of_their_target() {
+    let (store, look) = filled("explain_events").await;
+    let start = |name: &str, millis| {
+        let store = store.clone();
+        let new = new_span(start_event(Some(name), "busy", millis));
+        async move { store.start(new).await }
+    };
+    let stop = |name: &str, millis| {
+        let store = store.clone();
+        let new = new_stop(Some(name), "busy", millis);
+        async move { store.stop(new).await }
+    };
+    look.at("start", (16, 8), start("a", 0)).await;
+    look.at("repeated start", (16, 8), start("a", 0)).await;
+    look.at("second start", (16, 8), start("b", 1)).await;
+    look.at("stop", (16, 8), stop("c", 5)).await;
+    look.at("repeated stop", (16, 8), stop("c", 5)).await;
+    // What it needs to know of an earlier span is in the index.
+    look.at("overlap", (16, 8), start("d", 3)).await;
+    let together = async {
+        let (one, two, three) = tokio::join!(start("e", 5), start("e", 5), start("f", 9));
+        one.and(two).and(three)
+    };
+    look.at("together", (40, 20), together).await;
+    let target = sampler_store_testing::support::target("busy");
+    for by in [
+        SpansBy::StartedBy(id("a"), Measures::default()),
+        SpansBy::StoppedBy(id("c")),
+        SpansBy::NotEndedBy(Timestamp::MIN),
+    ] {
+        look.at("find", (8, 4), store.find_spans(&target, &by))
+            .await;
+    }
+    look.end();
 }

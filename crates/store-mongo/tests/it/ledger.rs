@@ -21,34 +21,6 @@ fn entry(span: &Span) -> Entry {
     Entry::of_accepted(span, acceptance).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_ledger_has_five_indexes_beside_the_id() {
-    let (_, spans) = store_and_spans("ledger_indexes").await;
-    let mut indexes = usages_beside(&spans).list_indexes().await.unwrap();
-    let mut seen = Vec::new();
-    while indexes.advance().await.unwrap() {
-        let index = indexes.deserialize_current().unwrap();
-        let expires_after = index
-            .options
-            .as_ref()
-            .and_then(|options| options.expire_after);
-        seen.push((index.keys, expires_after.map(|after| after.as_secs())));
-    }
-    let of_span = doc! { "partition": 1, "span": 1, "version": 1 };
-    let expected = [
-        (doc! { "_id": 1 }, None),
-        (of_span, None),
-        (doc! { "expires_at": 1 }, Some(0)),
-        (doc! { "resend.due_at": 1 }, None),
-        (
-            doc! { "partition": 1, "ask_again.month": 1, "ask_again.at": 1 },
-            None,
-        ),
-        (doc! { "cause": 1, "state": 1, "_id": 1 }, None),
-    ];
-    assert_eq!(seen, expected);
-}
-
 /// What the design says of a document, and nothing that is null.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_is_one_document() {

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
-mod backlog;
+mod audit;
+mod cause_list;
 mod confirmations;
 mod contract;
 mod explain;
@@ -18,10 +19,8 @@ mod outage;
 mod primary;
 mod profile;
 mod proxy;
-mod rounds;
-mod scale;
-mod scans;
-mod serde_documents;
+mod queries;
+mod sum_limits;
 mod sums;
 mod support;
 mod suspension;

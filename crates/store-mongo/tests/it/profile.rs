@@ -13,10 +13,6 @@ pub(crate) struct Command {
     pub(crate) plan: String,
     pub(crate) keys: i64,
     pub(crate) documents: i64,
-    pub(crate) returned: i64,
-    /// The time in the server, ms.
-    pub(crate) millis: i64,
-    pub(crate) sorts: bool,
 }
 
 /// The commands since this was asked last, in their order; from now on each is noted.
@@ -39,9 +35,6 @@ pub(crate) async fn commands(database: &Database) -> Vec<Command> {
             plan: text("planSummary"),
             keys: number("keysExamined"),
             documents: number("docsExamined"),
-            returned: number("nreturned"),
-            millis: number("millis"),
-            sorts: command.get_bool("hasSortStage").unwrap_or(false),
         });
     }
     profile.drop().await.unwrap();

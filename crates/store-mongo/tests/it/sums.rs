@@ -1,366 +1,391 @@
-//! What sums cost: the usages that they are of, out of an index; and what has no end is cut off.
+//! Sums of usages of the ledger.
 
-use std::time::Duration;
+use sampler_domain::{
+    Entry, EntryState, Id, Interval, Measure, Measures, Quantity, SpanId, WindowLength,
+};
+use sampler_store::{Reading, SumPosition, SumQuery, SumRow, TargetFilter};
+use serde_json::{Value, json};
 
-use bson::{Bson, Document, doc};
-use mongodb::Collection;
-use mongodb::options::Hint;
-use sampler_domain::{Id, WindowLength};
-use sampler_store::{Reading, StoreError, SumQuery, TargetFilter};
-use sampler_store_mongo::MongoStore;
-use sampler_store_testing::support::at;
-use sampler_testkit::{TestDatabase, wait_until};
+use sampler_store_testing::support::{
+    Changing, Store, at, done, failure, id, plan_to, refusal, started, target, unique,
+};
 
-use crate::profile::{Command, cost, examined};
-use crate::support::{database_of, options, store_and_spans, usages_beside};
+use crate::support::store_and_spans;
 
-const HOUR: i64 = 3_600_000;
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
 
-/// Usages of each hour, and how many hours there are.
-const EACH: i32 = 1_000;
-const HOURS: i32 = 200;
-
-/// Instances; organizations and resources are fewer.
-const INSTANCES: i32 = 500;
-
-/// Makes accepted usages within the server, `each` in each of some hours: usage `n` of an hour is of
-/// instance `n` mod [`INSTANCES`], organization `n` mod 10 and resource `n` mod 2.
-async fn fill(spans: &Collection<Document>, hours: std::ops::Range<i32>, each: i32) {
-    let of = |prefix: &str, count: i32| {
-        let number = doc! { "$toString": { "$mod": ["$n", count] } };
-        doc! { "$concat": [prefix, number] }
-    };
-    let hour_start = doc! { "$add": [at(0).as_millis(), { "$multiply": ["$hour", HOUR] }] };
-    let pipeline = vec![
-        doc! { "$documents": [{ "_": 0 }] },
-        doc! { "$project": { "hour": { "$range": [hours.start, hours.end] }, "n": { "$range": [0, each] } } },
-        doc! { "$unwind": "$hour" },
-        doc! { "$unwind": "$n" },
-        doc! { "$project": {
-            "_id": { "$concat": [{ "$toString": "$hour" }, " ", { "$toString": "$n" }] },
-            "span": { "$toString": "$n" },
-            "partition": { "$mod": ["$n", 64] },
-            "version": { "$toLong": "$hour" },
-            "target": {
-                "organization_id": of("o-", 10), "space_id": "s", "consumer_id": "c",
-                "resource_id": of("r-", 2), "plan_id": "p", "resource_instance_id": of("i-", INSTANCES),
-            },
-            "measured_usage": { "$literal": [{ "measure": "memory", "quantity": 512_i64 }] },
-            "timestamp": { "$add": [hour_start, HOUR / 2] },
-            "duration": { "$literal": HOUR },
-            "state": "accepted",
-        } },
-        // There are none yet, so they are inserted many at a time.
-        doc! { "$merge": { "into": "spans_usages", "whenMatched": "fail" } },
-    ];
-    let database = database_of(spans);
-    database.aggregate(pipeline).await.unwrap();
+/// A usage of an hour or so that Abacus has accepted: of this organization, resource and instance,
+/// from and to so many ms after [`at`].
+fn usage(names: [&str; 3], from: i64, to: i64, measures: &Value) -> Entry {
+    let mut target = target(names[2]);
+    target.organization_id = id(names[0]);
+    target.resource_id = id(names[1]);
+    let (start, end) = (at(from), at(to));
+    Entry {
+        usage_guid: format!("usage-{}", unique()),
+        span: SpanId::new(at(0), unique()),
+        target,
+        measures: measured(measures),
+        interval: Interval { start, end },
+        version: 2,
+        planned_at: end,
+        attempts: 1,
+        refused_at: None,
+        accepted_at: Some(end.plus(5)),
+        counted_at: None,
+        set_aside_at: None,
+        resent_at: None,
+        earlier_rounds: Vec::new(),
+        skipped_at: None,
+        state: EntryState::Accepted,
+        status: Some(202),
+        location: None,
+        error: None,
+        unanswered: false,
+        withheld: false,
+        resend: None,
+        question: None,
+    }
 }
 
-fn query(field: &str, value: &str, length: WindowLength, hours: i64) -> SumQuery {
+/// Measures, as the store may hold them.
+fn measured(measures: &Value) -> Measures {
+    let measure = |(name, quantity): (&String, &Value)| Measure {
+        measure: id(name),
+        quantity: Quantity::from_store(quantity.clone()),
+    };
+    let object = measures.as_object().expect("an object");
+    Measures::from_store(object.iter().map(measure).collect())
+}
+
+async fn keep(store: &dyn Store, entries: impl IntoIterator<Item = Entry>) {
+    for entry in entries {
+        store.write_entry(entry, 4_000 * DAY).await.unwrap();
+    }
+}
+
+/// Sums of these targets between two moments, by these windows and groups.
+fn query(
+    conditions: &[(&str, &str)],
+    length: WindowLength,
+    (from, to): (i64, i64),
+    group_by: &[&'static str],
+) -> SumQuery {
     let mut target = TargetFilter::default();
-    assert!(target.set(field, Id::from_store(value)));
+    for (name, value) in conditions {
+        assert!(target.set(name, id(value)), "{name}");
+    }
     SumQuery {
         states: SumQuery::BILLED.to_vec(),
         target,
         resources: None,
         length,
-        windows: length.windows(at(0), at(hours * HOUR), 366).unwrap(),
-        group_by: Vec::new(),
-        as_of: None,
+        windows: length.windows(at(from), at(to), 366).expect("few"),
+        group_by: group_by.to_vec(),
         after: None,
         limit: 1_000,
     }
 }
 
-/// All usages that are counted on all pages.
-async fn counted(store: &MongoStore, query: &SumQuery) -> u64 {
-    let (mut query, mut usages) = (query.clone(), 0);
+/// A row as it is shown: the start of its window in hours after [`at`], the group, the number of
+/// usages, and the sums.
+fn shown(row: &SumRow) -> Value {
+    let start = row.window.start.since(at(0)) as f64 / HOUR as f64;
+    let group: Vec<&str> = row.group.iter().map(Id::as_str).collect();
+    let amounts = row.amounts.iter();
+    let amounts: serde_json::Map<String, Value> = amounts
+        .map(|(name, amount)| (name.as_str().to_owned(), json!(amount.number())))
+        .collect();
+    json!([start, group, row.usages, row.duration.number(), amounts])
+}
+
+/// The rows of all pages; and where the pages after the first began.
+async fn pages(store: &dyn Store, query: &SumQuery) -> (Vec<Value>, Vec<SumPosition>) {
+    let (mut query, mut rows, mut starts) = (query.clone(), Vec::new(), Vec::new());
     loop {
         let page = store.sums(&query).await.unwrap();
-        usages += page.rows.iter().map(|row| row.usages).sum::<u64>();
+        assert!(page.rows.len() <= query.limit);
+        rows.extend(page.rows.iter().map(shown));
         query.after = page.next;
-        if query.after.is_none() {
-            return usages;
+        match &query.after {
+            Some(next) => starts.push(next.clone()),
+            None => return (rows, starts),
         }
     }
 }
 
-/// A store whose indexes for sums by these fields are there before its usages: to make them of many takes
-/// longer than a request waits.
-async fn store_with_sum_indexes(name: &str, fields: &[&str]) -> (MongoStore, Collection<Document>) {
-    let (store, spans) = store_and_spans(name).await;
-    for field in fields {
-        let nothing = query(field, "nobody's", WindowLength::All, 1);
-        assert_eq!(counted(&store, &nothing).await, 0);
+/// The rows, however long the pages are.
+async fn sums(store: &dyn Store, query: &SumQuery) -> Vec<Value> {
+    let (all, _) = pages(store, query).await;
+    for limit in 1..=3 {
+        let query = SumQuery {
+            limit,
+            ..query.clone()
+        };
+        assert_eq!(pages(store, &query).await.0, all, "{limit}: {query:?}");
     }
-    (store, spans)
+    all
 }
 
-/// Each kind of sums reads the usages that it is of, from an index, and nothing is scanned.
 #[tokio::test(flavor = "multi_thread")]
-async fn sums_read_the_usages_that_they_are_of() {
-    let fields = ["organization_id", "resource_id", "resource_instance_id"];
-    let (store, spans) = store_with_sum_indexes("sums_explain", &fields).await;
-    fill(&spans, 0..HOURS, EACH).await;
-    let usages = usages_beside(&spans);
-    examined(&usages).await;
-    let (hours, each) = (i64::from(HOURS), i64::from(EACH));
-    let by_instance = |mut query: SumQuery| {
-        query.group_by = vec!["resource_instance_id"];
-        query
-    };
-    let cases = [
-        (
-            "target.organization_id",
-            query("organization_id", "o-3", WindowLength::All, hours),
-            hours * each / 10,
-        ),
-        (
-            "target.organization_id",
-            query("organization_id", "o-3", WindowLength::Hour, hours),
-            hours * each / 10,
-        ),
-        (
-            "target.organization_id",
-            query("organization_id", "o-3", WindowLength::Day, 30),
-            30 * each / 10,
-        ),
-        (
-            "target.resource_id",
-            query("resource_id", "r-1", WindowLength::Day, hours),
-            hours * each / 2,
-        ),
-        (
-            "target.resource_id",
-            query("resource_id", "r-1", WindowLength::Month, hours),
-            hours * each / 2,
-        ),
-        (
-            "target.resource_instance_id",
-            query("resource_instance_id", "i-7", WindowLength::Hour, hours),
-            hours * 2,
-        ),
-        (
-            "target.resource_id",
-            by_instance(query("resource_id", "r-0", WindowLength::All, 10)),
-            10 * each / 2,
-        ),
-    ];
-    for (field, query, expected) in cases {
-        let label = format!("{field}, {:?}", query.length);
-        assert_eq!(
-            counted(&store, &query).await,
-            expected.unsigned_abs(),
-            "{label}"
-        );
-        let commands = examined(&usages).await;
-        let index = format!("IXSCAN {{ {field}: 1, timestamp: 1 }}");
-        for Command { plan, .. } in &commands {
-            assert!(plan.is_empty() || plan.starts_with(&index), "{plan}");
-        }
-        let (keys, documents) = cost(&commands);
-        // One key more for each command, where its range ends.
-        let most = expected + i64::try_from(commands.len()).unwrap();
-        assert!(
-            keys <= most && documents <= expected,
-            "{label}: {keys} keys, {documents} documents"
-        );
-        assert!(keys >= expected, "{label}: {keys} keys");
-    }
-    sums_for_some_resources_read_usages_of_these_alone(&store, &usages).await;
-}
-
-/// A client with scopes of resources has nothing read of others: the time that this takes would tell of
-/// them.
-async fn sums_for_some_resources_read_usages_of_these_alone(
-    store: &MongoStore,
-    usages: &Collection<Document>,
-) {
-    let (hours, each) = (i64::from(HOURS), i64::from(EACH));
-    // All of this organization is of another resource, or of this one; or there is no such resource.
-    for (resource, read, summed) in [
-        ("r-0", hours * each / 2, 0),
-        ("r-1", hours * each / 2, hours * each / 10),
-        ("r-2", 0, 0),
-    ] {
-        let mut query = query("organization_id", "o-3", WindowLength::All, hours);
-        query.resources = Some(vec![Id::from_store(resource)]);
-        let counted = counted(store, &query).await;
-        assert_eq!(counted, summed.unsigned_abs(), "{resource}");
-        let commands = examined(usages).await;
-        let (keys, documents) = cost(&commands);
-        let most = read + i64::try_from(commands.len()).unwrap();
-        assert!(
-            keys <= most && documents <= read,
-            "{resource}: {keys} keys, {documents} documents"
-        );
-    }
-}
-
-/// The names of the indexes for sums that are there.
-async fn sum_indexes(spans: &Collection<Document>) -> Vec<String> {
-    let usages = usages_beside(spans);
-    let names = usages.list_index_names().await.unwrap();
-    names
-        .into_iter()
-        .filter(|name| name.starts_with("sum_"))
-        .collect()
-}
-
-/// An index for sums makes each usage dearer. So the first sum makes the one that it needs.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_first_sum_by_a_field_makes_its_index() {
-    let (store, spans) = store_and_spans("sums_index").await;
-    let empty = query("organization_id", "o-3", WindowLength::All, 24);
-    assert_eq!(counted(&store, &empty).await, 0);
-    fill(&spans, 0..2, 100).await;
-    let mut made = Vec::new();
-    for (field, value, usages, index) in [
-        ("organization_id", "o-3", 20, "sum_organization"),
-        ("resource_id", "r-1", 100, "sum_resource"),
-        ("resource_instance_id", "i-7", 2, "sum_instance"),
-    ] {
-        let query = query(field, value, WindowLength::All, 24);
-        assert_eq!(counted(&store, &query).await, usages, "{field}");
-        made.push(index);
-        assert_eq!(sum_indexes(&spans).await, made);
-    }
-    // An operator may remove one: the next sum makes it again.
-    let usages = usages_beside(&spans);
-    usages.drop_index("sum_organization").await.unwrap();
-    let query = query("organization_id", "o-3", WindowLength::All, 24);
-    let both = tokio::join!(counted(&store, &query), counted(&store, &query));
-    assert_eq!(both, (20, 20));
-    assert_eq!(sum_indexes(&spans).await.len(), 3);
-}
-
-/// A request waits a second for an index. The index is made all the same, once.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_index_for_sums_is_made_without_the_request() {
-    let (store, spans) = store_and_spans("sums_index_late").await;
-    fill(&spans, 0..1, 1_000).await;
-    let usages = usages_beside(&spans);
-    // No index can be made while a transaction has written to the collection.
-    let mut session = spans.client().start_session().await.unwrap();
-    session.start_transaction().await.unwrap();
-    let held_up = doc! { "_id": "of a transaction" };
-    let written = usages.insert_one(held_up).session(&mut session).await;
-    written.unwrap();
-    let query = query("resource_id", "r-1", WindowLength::All, 24);
-    let both = tokio::join!(store.sums(&query), store.sums(&query));
-    for error in [both.0.unwrap_err(), both.1.unwrap_err()] {
-        assert!(matches!(error, StoreError::Preparing), "{error}");
-    }
-    session.commit_transaction().await.unwrap();
-    let by_index = || {
-        let hint = Hint::Name("sum_resource".to_owned());
-        let found = usages.find_one(doc! {}).hint(hint);
-        async { found.await.is_ok() }
-    };
-    wait_until("the index is there", Duration::from_mins(1), by_index).await;
-}
-
-/// What takes too long is cut off by the server: of a list, the windows before are shown.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_window_that_takes_too_long_is_refused_and_those_before_it_are_shown() {
-    let (store, spans) = store_with_sum_indexes("sums_late", &["resource_id"]).await;
-    fill(&spans, 0..5, 10).await;
-    fill(&spans, 5..6, 300_000).await;
-    let server = TestDatabase::new("sums_late_reader").await;
-    let impatient = |millis| sampler_store_mongo::MongoOptions {
-        database: spans.namespace().db,
-        operation_timeout: Duration::from_millis(millis),
-        ..options(&server)
-    };
-    let reader = store.reader(impatient(200)).await.unwrap();
-    let mut hours = query("resource_id", "r-1", WindowLength::Hour, 24);
-    hours.group_by = vec!["resource_instance_id"];
-    let (mut rows, mut pages) = (0, 0);
-    let error = loop {
-        match reader.sums(&hours).await {
-            Ok(page) => {
-                (rows, pages) = (rows + page.rows.len(), pages + 1);
-                hours.after = page.next;
-                assert!(hours.after.is_some(), "the long window is still to come");
-            }
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(error, StoreError::Overloaded), "{error}");
-    assert_eq!((rows, pages > 0), (5 * 5, true));
-    let next = hours.after.unwrap();
-    assert_eq!((next.window, next.group), (at(5 * HOUR), None));
-    let all = query("resource_id", "r-1", WindowLength::All, 24);
-    assert!(matches!(
-        reader.sums(&all).await,
-        Err(StoreError::Overloaded)
-    ));
-    // One that has the time adds it up.
-    assert_eq!(counted(&store, &all).await, 150_000 + 25);
-}
-
-/// More groups than the server may keep in memory: it neither writes to its disk nor continues.
-#[tokio::test(flavor = "multi_thread")]
-async fn groups_without_end_are_refused() {
-    let (store, spans) = store_with_sum_indexes("sums_groups", &["resource_id"]).await;
-    fill(&spans, 0..1, 40_000).await;
-    let usages = usages_beside(&spans);
-    let long = doc! { "$concat": ["$_id", "x".repeat(7_000)] };
-    let change = vec![doc! { "$set": { "target.space_id": long } }];
-    usages.update_many(doc! {}, change).await.unwrap();
-    let mut query = query("resource_id", "r-1", WindowLength::All, 24);
-    query.group_by = vec!["space_id"];
-    assert!(matches!(
-        store.sums(&query).await,
-        Err(StoreError::Overloaded)
-    ));
-    query.group_by = vec!["plan_id"];
-    assert_eq!(counted(&store, &query).await, 20_000);
-}
-
-/// What somebody put in by hand stands in nobody's way.
-#[tokio::test(flavor = "multi_thread")]
-async fn odd_documents_do_not_spoil_sums() {
-    let (store, spans) = store_and_spans("sums_odd").await;
-    fill(&spans, 0..1, 1_000).await;
-    let usages = usages_beside(&spans);
-    let good = usages
-        .find_one(doc! { "target.resource_id": "r-1" })
-        .await
-        .unwrap()
-        .unwrap();
-    let odd = [
-        doc! { "measured_usage": "much" },
-        doc! { "measured_usage": ["much", { "quantity": 1 }, { "measure": 7, "quantity": 1 }] },
-        doc! { "measured_usage": [{ "measure": "memory", "quantity": Bson::Double(f64::NAN) }] },
-        doc! { "duration": "long", "measured_usage": [] },
-        doc! { "timestamp": "yesterday" },
-        doc! { "target": { "resource_id": "r-1" } },
-        doc! { "state": 7 },
-        doc! { "accepted_at": "then", "planned_at": Bson::Null, "counted_at": f64::NAN },
-    ];
-    for (number, change) in (0..).zip(odd) {
-        let mut document = good.clone();
-        document.insert("_id", format!("odd {number}"));
-        document.extend(change);
-        usages.insert_one(document).await.unwrap();
-    }
-    let mut sums = query("resource_id", "r-1", WindowLength::All, 24);
-    sums.group_by = vec!["resource_id", "plan_id"];
-    let page = store.sums(&sums).await.unwrap();
-    assert_eq!(page.rows.len(), 1);
-    assert_eq!(page.rows[0].usages, 500 + 5);
-    sums.as_of = Some(at(24 * HOUR));
+async fn sums_are_by_windows_and_groups() {
+    let (store, _) = store_and_spans("sums").await;
+    let store = &store;
+    let memory = |quantity: i64| json!({ "memory": quantity });
+    keep(
+        store,
+        [
+            usage(["o", "r", "one"], 0, HOUR, &memory(2)),
+            usage(["o", "r", "one"], HOUR, 2 * HOUR, &memory(2)),
+            // Taken back in part, and of another size.
+            usage(["o", "r", "one"], 2 * HOUR, HOUR + MINUTE, &memory(2)),
+            usage(["o", "r", "two"], 0, HOUR, &memory(3)),
+            usage(["o", "s", "one"], 0, HOUR, &json!({ "cpu": 0.5 })),
+            usage(["o", "s", "one"], HOUR, 2 * HOUR, &json!({})),
+            usage(["p", "r", "one"], 13 * HOUR, 14 * HOUR, &memory(7)),
+        ],
+    )
+    .await;
+    let o = ("organization_id", "o");
+    let whole = (0, 24 * HOUR);
+    let by_hour = |group_by| query(&[o], WindowLength::Hour, whole, group_by);
+    let expected = json!([
+        [0.0, ["r"], 2, 2 * HOUR, { "memory": 5 * HOUR }],
+        [0.0, ["s"], 1, HOUR, { "cpu": HOUR as f64 / 2.0 }],
+        [1.0, ["r"], 2, MINUTE, { "memory": 2 * MINUTE }],
+        [1.0, ["s"], 1, HOUR, {}],
+    ]);
     assert_eq!(
-        counted(&store, &sums).await,
-        0,
-        "none says when it was accepted"
+        json!(sums(store, &by_hour(&["resource_id"])).await),
+        expected
     );
-    let all = doc! { "$set": { "accepted_at": at(HOUR).as_millis() } };
-    usages
-        .update_many(doc! { "state": "accepted" }, all)
-        .await
-        .unwrap();
-    assert_eq!(counted(&store, &sums).await, 500 + 5);
+    let expected = json!([
+        [0.0, ["one", "r"], 1, HOUR, { "memory": 2 * HOUR }],
+        [0.0, ["one", "s"], 1, HOUR, { "cpu": HOUR as f64 / 2.0 }],
+        [0.0, ["two", "r"], 1, HOUR, { "memory": 3 * HOUR }],
+        [1.0, ["one", "r"], 2, MINUTE, { "memory": 2 * MINUTE }],
+        [1.0, ["one", "s"], 1, HOUR, {}],
+    ]);
+    let groups = by_hour(&["resource_instance_id", "resource_id"]);
+    assert_eq!(json!(sums(store, &groups).await), expected);
+    let cpu = HOUR as f64 / 2.0;
+    let both =
+        json!([0.0, [], 6, 4 * HOUR + MINUTE, { "cpu": cpu, "memory": 5 * HOUR + 2 * MINUTE }]);
+    let all = query(&[o], WindowLength::All, whole, &[]);
+    assert_eq!(sums(store, &all).await, [both]);
+    // A day ends twelve hours after noon; a month later.
+    let r = ("resource_id", "r");
+    let days = query(
+        &[r],
+        WindowLength::Day,
+        (-DAY, 10 * DAY),
+        &["organization_id"],
+    );
+    let expected = json!([
+        [-12.0, ["o"], 4, 2 * HOUR + MINUTE, { "memory": 5 * HOUR + 2 * MINUTE }],
+        [12.0, ["p"], 1, HOUR, { "memory": 7 * HOUR }],
+    ]);
+    assert_eq!(json!(sums(store, &days).await), expected);
+    let months = query(&[r], WindowLength::Month, (-365 * DAY, 365 * DAY), &[]);
+    let expected =
+        json!([[-228.0, [], 5, 3 * HOUR + MINUTE, { "memory": 12 * HOUR + 2 * MINUTE }]]);
+    assert_eq!(json!(sums(store, &months).await), expected);
+    conditions_apply(store).await;
+}
+
+async fn conditions_apply(store: &dyn Store) {
+    let one = ("resource_instance_id", "one");
+    let counts = async |conditions: &[(&str, &str)], range, change: fn(&mut SumQuery)| {
+        let mut query = query(conditions, WindowLength::All, range, &[]);
+        change(&mut query);
+        let rows = sums(store, &query).await;
+        rows.first().map_or(0, |row| row[2].as_i64().unwrap_or(0))
+    };
+    let whole = (0, 24 * HOUR);
+    let none: fn(&mut SumQuery) = |_| {};
+    assert_eq!(counts(&[one], whole, none).await, 6);
+    assert_eq!(
+        counts(&[one, ("organization_id", "p")], whole, none).await,
+        1
+    );
+    assert_eq!(counts(&[one, ("plan_id", "other")], whole, none).await, 0);
+    assert_eq!(
+        counts(&[one], whole, |it| it.resources = Some(vec![id("s")])).await,
+        2
+    );
+    assert_eq!(
+        counts(&[one], whole, |it| it.resources = Some(Vec::new())).await,
+        0
+    );
+    // By the timestamp, which is in the middle: the first moment is in, the last one is not.
+    let half = HOUR / 2;
+    assert_eq!(counts(&[one], (half, half + 1), none).await, 2);
+    assert_eq!(counts(&[one], (half + 1, 3 * half), none).await, 0);
+    assert_eq!(counts(&[one], (half + 1, 3 * half + 1), none).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_go_on_behind_any_row() {
+    let (store, _) = store_and_spans("sums").await;
+    let store = &store;
+    // In the order of their bytes, which is neither that of letters nor of numbers.
+    let names = ["$a", "10", "9", "A", "a", "a ", "a.b", "ä", "\u{10000}"];
+    for hour in [0, 1, 5] {
+        let of = |name: &&str| usage(["o", "r", name], hour * HOUR, (hour + 1) * HOUR, &json!({}));
+        keep(store, names.iter().map(of)).await;
+    }
+    let o = ("organization_id", "o");
+    let query = query(
+        &[o],
+        WindowLength::Hour,
+        (0, 10 * HOUR),
+        &["resource_instance_id"],
+    );
+    let rows = sums(store, &query).await;
+    let groups: Vec<&str> = rows.iter().filter_map(|row| row[1][0].as_str()).collect();
+    assert_eq!(groups, [names, names, names].concat());
+    // One that comes behind the cursor is shown, one before it is not; the others are shown once.
+    let mut query = SumQuery { limit: 4, ..query };
+    let first = store.sums(&query).await.unwrap();
+    query.after = first.next;
+    keep(
+        store,
+        [
+            usage(["o", "r", "0"], 0, HOUR, &json!({})),
+            usage(["o", "r", "b"], 0, HOUR, &json!({})),
+        ],
+    )
+    .await;
+    let (rest, _) = pages(store, &query).await;
+    assert_eq!(rest.len(), 3 * names.len() - 4 + 1);
+    // A window with no row of its own.
+    query.after = Some(SumPosition {
+        window: at(2 * HOUR),
+        group: None,
+    });
+    assert_eq!(pages(store, &query).await.0.len(), names.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_are_exact() {
+    let (store, _) = store_and_spans("sums").await;
+    let store = &store;
+    let (max, two_to_53) = (i64::MAX, 1_i64 << 53);
+    let cases = [
+        // 2^63 - 1, as 2^53 × 1,023 + (2^53 - 1).
+        (
+            vec![(json!(two_to_53), 1_023), (json!(two_to_53 - 1), 1)],
+            json!(max),
+        ),
+        (vec![(json!(-two_to_53), 1_024)], json!(i64::MIN)),
+        (vec![(json!(two_to_53), -1_024)], json!(i64::MIN)),
+        (
+            vec![(json!(two_to_53), 1_024)],
+            json!(9_223_372_036_854_775_808.0),
+        ),
+        // Beyond 64 bits on the way, back within them at the end.
+        (
+            vec![
+                (json!(two_to_53), 100 * DAY),
+                (json!(1), 3),
+                (json!(two_to_53), -100 * DAY),
+            ],
+            json!(3),
+        ),
+        (
+            vec![(json!(9_007_199_254_740_994.0), 3)],
+            json!(27_021_597_764_222_982_i64),
+        ),
+        // 2 and 2.0 are one number.
+        (
+            vec![(json!(2), 3), (json!(2.0), 5), (json!(2), -1)],
+            json!(14),
+        ),
+        (vec![(json!(0.5), 3), (json!(1), 4)], json!(5.5)),
+        (vec![(json!(0.1), 10), (json!(0.1), 20)], json!(3.0)),
+        (vec![(json!(1e300), 10)], json!(1e300 * 10.0)),
+        (vec![(json!(1), 10), (json!("8 GB"), 10)], Value::Null),
+        (vec![(json!({ "a": 1 }), 1)], Value::Null),
+        (vec![(json!([1, 2]), 1), (json!(1), 1)], Value::Null),
+    ];
+    for (number, (parts, expected)) in cases.iter().enumerate() {
+        let name = format!("organization-{number}");
+        for (quantity, duration) in parts {
+            let (from, to) = if *duration < 0 {
+                (-duration, 0)
+            } else {
+                (0, *duration)
+            };
+            let measures = json!({ "m": quantity });
+            keep(store, [usage([&name, "r", "i"], from, to, &measures)]).await;
+        }
+        let of = ("organization_id", name.as_str());
+        let rows = sums(store, &query(&[of], WindowLength::All, (0, 400 * DAY), &[])).await;
+        let total: i64 = parts.iter().map(|(_, duration)| duration).sum();
+        let count = parts.len();
+        assert_eq!(
+            rows,
+            [json!([0.0, [], count, total, { "m": expected }])],
+            "{parts:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_are_of_the_states_that_are_asked_for() {
+    let (store, _) = store_and_spans("sums_states").await;
+    let states = [
+        EntryState::Accepted,
+        EntryState::Counted,
+        EntryState::SetAside,
+        EntryState::Skipped,
+    ];
+    let of = |state| Entry {
+        state,
+        ..usage(["o", "r", "i"], 0, HOUR, &json!({}))
+    };
+    keep(&store, states.map(of)).await;
+    let organization = [("organization_id", "o")];
+    let mut query = query(&organization, WindowLength::All, (0, DAY), &[]);
+    let billed = sums(&store, &query).await;
+    assert_eq!(billed[0][2], json!(2));
+    for state in states {
+        query.states = vec![state];
+        assert_eq!(sums(&store, &query).await[0][2], json!(1), "{state:?}");
+    }
+}
+
+/// A refused usage has no entry: its span has it planned.
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_of_refused_usages_are_those_that_spans_have_planned() {
+    let (store, _) = store_and_spans("sums").await;
+    let store = &store;
+    let refused = started(store, "refused", "a", 0).await;
+    let planned = plan_to(&refused, HOUR);
+    let refused = done(store.plan(&refused, planned, at(HOUR), at(HOUR)).await);
+    done(
+        store
+            .failed(&refused, refusal("full", HOUR, at(2 * HOUR)))
+            .await,
+    );
+    // One that only waits is not refused.
+    let waits = started(store, "waits", "b", 0).await;
+    let planned = plan_to(&waits, HOUR);
+    let waits = done(store.plan(&waits, planned, at(HOUR), at(HOUR)).await);
+    done(store.failed(&waits, failure("away", at(2 * HOUR))).await);
+    let organization = refused.target.organization_id.as_str().to_owned();
+    let mut query = query(
+        &[("organization_id", &organization)],
+        WindowLength::Hour,
+        (0, 2 * HOUR),
+        &["resource_instance_id"],
+    );
+    assert_eq!(sums(store, &query).await, Vec::<Value>::new());
+    query.states = vec![EntryState::Refused, EntryState::Skipped];
+    let rows = sums(store, &query).await;
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(rows[0][1], json!(["a"]));
+    assert_eq!((&rows[0][2], &rows[0][3]), (&json!(1), &json!(HOUR)));
 }

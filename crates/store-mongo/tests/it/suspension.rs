@@ -1,155 +1,21 @@
-//! Suspended spans in MongoDB: what it costs to find them, and what the original leaves behind.
+//! Suspended spans in MongoDB: what the original leaves behind.
 
-use bson::{Bson, Document, RawDocumentBuf, doc};
-use mongodb::Collection;
-use sampler_domain::{Cause, CauseId, Failure, Span};
-use sampler_store::{CauseQuery, Causes, Probe, Reading, Resumption};
+use bson::{Bson, RawDocumentBuf, doc};
+use sampler_domain::{CauseId, Span};
+use sampler_store::{Causes, Probe, Resumption};
 use sampler_store_mongo::MongoStore;
-use sampler_store_testing::support::{
-    Changing, at, done, kept, last_refusal, plan_to, start_event, started,
-};
+use sampler_store_testing::support::{Changing, at, done, kept, last_refusal, plan_to, started};
 
-use crate::profile::{assert_cost, cost, examined};
-use crate::support::{database_of, store_and_spans};
+use crate::support::store_and_spans;
 use crate::unreadable::{BROKEN, broken};
 
 const HOUR: i64 = 3_600_000;
-
-/// Spans that are suspended under one cause, and under another.
-const MANY: i32 = 5_000;
-const FEW: i32 = 20;
 
 fn resumption() -> Resumption {
     Resumption {
         now: at(HOUR),
         refusals: 2,
     }
-}
-
-fn cause(error: &str) -> Cause {
-    let span = Span::open(
-        sampler_domain::SpanId::new(at(0), 1),
-        start_event(None, "i", 0),
-    );
-    let failure: Failure = last_refusal(error, 0);
-    failure.cause(&span).unwrap()
-}
-
-/// Makes suspended spans within the server, and one that is not.
-async fn fill(spans: &Collection<Document>, first: i32, count: i32, cause: CauseId) {
-    let text = doc! { "$toString": "$number" };
-    // They are not driven, so it need not be the one of their targets.
-    let text_key = text.clone();
-    let moment = |millis: i64| doc! { "$literal": Bson::Int64(at(millis).as_millis()) };
-    let interval = doc! { "start": moment(-HOUR), "end": moment(-HOUR) };
-    let planned = doc! {
-        "start": moment(-HOUR), "end": moment(0), "usage_guid": text.clone(),
-    };
-    let since = Bson::Int64(at(0).as_millis());
-    let since = doc! { "$add": [{ "$literal": since }, "$number"] };
-    let one = doc! { "$literal": Bson::Int64(2) };
-    let documents: Vec<Document> = vec![
-        doc! { "$documents": [{ "_": 0 }] },
-        doc! { "$project": { "number": { "$range": [first, first + count] } } },
-        doc! { "$unwind": "$number" },
-        doc! { "$project": {
-            "_id": text.clone(),
-            "target": {
-                "organization_id": "organization", "space_id": "space", "consumer_id": "consumer",
-                "resource_id": "resource", "plan_id": "plan", "resource_instance_id": text.clone(),
-                "correlation_id": text,
-            },
-            "measured_usage": { "$literal": [] },
-            "start": moment(-HOUR),
-            "end": moment(0),
-            "processing": {
-                "complete": { "$literal": false },
-                "last_interval": interval,
-                "planned_interval": planned,
-                "version": one.clone(),
-                "failed_version": one.clone(),
-                "attempts": one.clone(),
-                "due_at": { "$literal": Bson::Int64(253_402_300_800_000) },
-                "partition": { "$mod": ["$number", 64] },
-                "key": text_key,
-                "suspended": {
-                    "cause": { "$literal": cause.to_string() }, "version": one, "since": since,
-                },
-            },
-        } },
-        doc! { "$merge": { "into": "spans", "whenMatched": "fail" } },
-    ];
-    database_of(spans).aggregate(documents).await.unwrap();
-}
-
-async fn two_causes(label: &str) -> (MongoStore, Collection<Document>, [CauseId; 2]) {
-    let (store, spans) = store_and_spans(label).await;
-    let causes = [cause("no mapping"), cause("no licence")];
-    let ids = causes.each_ref().map(Cause::id);
-    fill(&spans, 0, MANY, ids[0]).await;
-    fill(&spans, MANY, FEW, ids[1]).await;
-    for cause in &causes {
-        store.register(cause, at(0), at(0)).await.unwrap();
-    }
-    (store, spans, ids)
-}
-
-/// Whatever the number of suspended spans is, a probe reads one of them, and a batch those that go on.
-#[tokio::test(flavor = "multi_thread")]
-async fn probes_and_batches_read_as_much_as_they_change() {
-    let (store, spans, ids) = two_causes("suspension_cost").await;
-    examined(&spans).await;
-    assert_eq!(
-        store.probe(ids[0], resumption(), HOUR).await.unwrap(),
-        Probe::Begun
-    );
-    assert_eq!(
-        store.probe(ids[1], resumption(), HOUR).await.unwrap(),
-        Probe::Begun
-    );
-    assert_cost(&examined(&spans).await, 2, 2);
-    let resumed = store.resume_batch(ids[0], at(HOUR), resumption(), 1_000);
-    assert_eq!(resumed.await.unwrap(), 1_000);
-    // Each is found by the one index, and changed by the other.
-    let (keys, documents) = cost(&examined(&spans).await);
-    assert!(keys <= 2_100, "{keys} keys");
-    assert!(documents <= 2_100, "{documents} documents");
-    let left = doc! { "processing.suspended.cause": ids[0].to_string() };
-    let left = spans.count_documents(left).await.unwrap();
-    assert_eq!(left, u64::try_from(MANY).unwrap() - 1_001);
-    // Those that are suspended later are left alone.
-    let earlier = store.resume_batch(ids[1], at(5_000), resumption(), 1_000);
-    assert_eq!(earlier.await.unwrap(), 0);
-    assert_eq!(store.register_missing(at(0), at(0)).await.unwrap(), 0);
-}
-
-/// Each cause that is there has a part of what may be counted, also where nothing is left of it. A number
-/// that is known is not cut to that.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_largest_of_many_causes_has_its_whole_number() {
-    let (store, spans, ids) = two_causes("suspension_numbers").await;
-    let idle = |number: usize| {
-        doc! {
-            "_id": cause(&format!("idle {number}")).id().to_string(), "status": 422,
-            "error": format!("idle {number}"), "resource_id": "resource", "plan_id": "plan",
-            "since": at(0).as_millis(), "probe_at": at(0).as_millis(), "touched_at": at(0).as_millis(),
-        }
-    };
-    let causes: Collection<Document> = database_of(&spans).collection("spans_causes");
-    let idle: Vec<Document> = (0..500).map(idle).collect();
-    causes.insert_many(idle).await.unwrap();
-    let query = CauseQuery {
-        resources: None,
-        of_each: CauseQuery::LIMIT_MAX,
-        limit: CauseQuery::LIMIT_MAX,
-    };
-    let listed = store.causes(&query).await.unwrap();
-    let counted = listed.iter().map(|it| (it.kept.id, it.spans));
-    let expected = [(ids[0], MANY), (ids[1], FEW)];
-    let expected = expected.map(|(id, spans)| (id, u64::try_from(spans).unwrap()));
-    assert_eq!(counted.collect::<Vec<_>>(), expected);
-    let (many, few) = (store.cause(ids[0]).await, store.cause(ids[1]).await);
-    assert_eq!([many, few].map(|it| it.unwrap().unwrap()), listed[..]);
 }
 
 /// The original knows no suspensions. What it executes is suspended no longer, and what it leaves

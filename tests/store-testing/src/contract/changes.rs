@@ -50,10 +50,12 @@ fn draw(state: &mut u64) -> u64 {
 /// Leads one span through a course, and compares it with what is expected after each deed.
 async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
     let mut states = vec![started(store, name, name, -DAY).await];
+    let mut due_at = at(-DAY);
     for (kind, millis, age) in course {
         let now = states.last().expect("it was started").clone();
         if kind % 8 == 7 && now.end.is_none() {
             must_stop(store, None, name, millis).await;
+            due_at = due_at.min(at(millis));
             states.push(kept(store, name).await);
             continue;
         }
@@ -61,6 +63,7 @@ async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
         let change = change(&read, kind, millis);
         let expected = if change.is_allowed(&read, &now) {
             states.push(now.after(&change));
+            due_at = change.due_at().unwrap_or(due_at);
             Changed::Made
         } else {
             Changed::Rejected
@@ -72,6 +75,9 @@ async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
         );
         let kept = kept(store, name).await;
         assert_eq!(Some(&kept), states.last(), "{change:?}");
+        let listed = store.span(&kept.id.to_string(), None).await.unwrap();
+        let kept_due_at = listed.expect("it is there").due_at;
+        assert_eq!(kept_due_at, Some(due_at), "{change:?}");
     }
 }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{Cause, CauseId, Entry, EntryState, Interval, Question, Resend, Timestamp};
-use sampler_store::{Confirmation, EntryKey, Unconfirmed, UnconfirmedQuery};
+use sampler_store::{
+    CauseQuery, Confirmation, EntryKey, SuspendedCause, Unconfirmed, UnconfirmedQuery,
+};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::cause_list::all_causes;
 use crate::support::{
     Shared, Store, acceptance, at, everything, must_plan, question, resend, started,
 };
@@ -66,6 +67,15 @@ async fn kept(store: &dyn Store, entry: &Entry) -> Entry {
     let entries = store.usages(&entry.span, &entry.target, None, 10).await;
     let mut entries = entries.unwrap().entries;
     entries.pop().expect("it is there")
+}
+
+async fn all_causes(store: &dyn Store) -> Vec<SuspendedCause> {
+    let query = CauseQuery {
+        resources: None,
+        of_each: 10,
+        limit: 10,
+    };
+    store.causes(&query).await.unwrap()
 }
 
 fn aside(entry: &Entry, error: &str) -> Cause {

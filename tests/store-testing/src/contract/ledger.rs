@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use sampler_domain::{
-    Entry, EntryState, Failure, Interval, LastError, Next, Planned, Span, SpanId, Totals,
-};
+use sampler_domain::{Entry, EntryState, Failure, Interval, Next, Planned, Span, SpanId};
 use sampler_store::{Entries, EntryKey};
 use tokio::task::JoinSet;
 
 use crate::support::{
     Changing, Shared, Store, acceptance, at, done, failure, finished, kept, must_plan, must_stop,
-    plan_to, refusal, resend, started, target,
+    refusal, resend, started, target,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -39,64 +37,6 @@ async fn all_of(store: &dyn Store, span: &Span) -> Vec<Entry> {
         .unwrap();
     assert_eq!((entries.unreadable, entries.next), (0, None));
     entries.entries
-}
-
-pub async fn totals_count_what_is_executed(store: &Shared) {
-    let store = &**store;
-    let span = started(store, "a", "i", -DAY).await;
-    assert_eq!(span.processing.totals, Totals::from(at(-DAY)));
-    let mut span = must_plan(store, &span, -HOUR).await;
-    for end in [0, -2 * HOUR] {
-        let next = Next::Planned(plan_to(&span.executed(), end));
-        span = done(store.executed(&span, next, at(0), at(0)).await);
-        assert_eq!(span.difference(), 0);
-        assert_eq!(kept(store, "a").await, span);
-    }
-    must_stop(store, None, "i", -2 * HOUR).await;
-    let span = kept(store, "a").await;
-    let span = done(store.executed(&span, Next::Complete, at(0), at(0)).await);
-    let expected = Totals {
-        since: at(-DAY),
-        first_version: Some(2),
-        billed: 22 * HOUR,
-        skipped: 0,
-        unanswered: 0,
-        usages: 3,
-    };
-    assert_eq!(span.processing.totals, expected);
-    assert_eq!(kept(store, "a").await, span);
-}
-
-pub async fn a_refusal_is_told_until_the_execution(store: &Shared) {
-    let store = &**store;
-    let span = planned(store, "a", -HOUR).await;
-    let away = failure("connection refused", at(HOUR));
-    let span = done(store.failed(&span, away).await);
-    assert_eq!(span.processing.refused_at, None);
-    let span = done(store.failed(&span, refusal("none", 3, at(HOUR))).await);
-    let refused = done(
-        store
-            .failed(&span, refusal("no mapping", 5, at(HOUR)))
-            .await,
-    );
-    let expected = LastError {
-        at: at(5),
-        status: Some(400),
-        error: "no mapping".to_owned(),
-    };
-    assert_eq!(refused.processing.last_error, Some(expected));
-    assert_eq!(refused.processing.refused_at, Some(at(3)));
-    assert_eq!(kept(store, "a").await, refused);
-    let shown = Entry::of_planned(&refused).expect("it is planned");
-    assert_eq!(shown.state, EntryState::Refused);
-    let after = done(
-        store
-            .executed(&refused, Next::Wait, at(HOUR), at(HOUR))
-            .await,
-    );
-    assert_eq!(after.processing.last_error, None);
-    assert_eq!(after.processing.refused_at, None);
-    assert_eq!(kept(store, "a").await, after);
 }
 
 pub async fn an_entry_is_kept_as_it_was_given(store: &Shared) {
@@ -224,7 +164,7 @@ pub async fn of_64_entries_each_has_its_own_answer(store: &Shared) {
     }
 }
 
-pub async fn entries_come_page_by_page_in_the_order_of_their_plans(store: &Shared) {
+pub async fn entries_come_page_by_page_from_either_end(store: &Shared) {
     let store = &**store;
     let span = planned(store, "a", -HOUR).await;
     for version in [3, 9, 5, 11, 7] {
@@ -235,59 +175,32 @@ pub async fn entries_come_page_by_page_in_the_order_of_their_plans(store: &Share
         };
         write(store, entry).await;
     }
-    for limit in [1, 2, 5, 6] {
-        let (mut seen, mut after) = (Vec::new(), None);
+    for (limit, is_from_end) in [1, 2, 5, 6]
+        .map(|limit| [(limit, false), (limit, true)])
+        .concat()
+    {
+        let (mut seen, mut last) = (Vec::new(), None);
         loop {
-            let Entries { entries, next, .. } = store
-                .usages(&span.id, &span.target, after, limit)
-                .await
-                .unwrap();
+            let page = if is_from_end {
+                store
+                    .usages_from_end(&span.id, &span.target, last, limit)
+                    .await
+            } else {
+                store.usages(&span.id, &span.target, last, limit).await
+            };
+            let Entries { entries, next, .. } = page.unwrap();
             assert!(entries.len() <= limit);
             seen.extend(entries.iter().map(|entry| entry.version));
-            after = next;
-            if after.is_none() {
+            last = next;
+            if last.is_none() {
                 break;
             }
+        }
+        if is_from_end {
+            seen.reverse();
         }
         assert_eq!(seen, [3, 5, 7, 9, 11], "{limit} at a time");
     }
-}
-
-pub async fn entries_come_page_by_page_from_the_end(store: &Shared) {
-    let store = &**store;
-    let span = planned(store, "a", -HOUR).await;
-    for version in [3, 9, 5, 11, 7] {
-        let entry = Entry {
-            version,
-            usage_guid: format!("guid {version}"),
-            ..entry(&span)
-        };
-        write(store, entry).await;
-    }
-    for limit in [1, 2, 5, 6] {
-        let (mut seen, mut before) = (Vec::new(), None);
-        loop {
-            let Entries { entries, next, .. } = store
-                .usages_from_end(&span.id, &span.target, before, limit)
-                .await
-                .unwrap();
-            assert!(entries.len() <= limit);
-            seen.extend(entries.iter().map(|entry| entry.version));
-            before = next;
-            if before.is_none() {
-                break;
-            }
-        }
-        assert_eq!(seen, [11, 9, 7, 5, 3], "{limit} at a time");
-    }
-    assert_eq!(
-        store
-            .usages_from_end(&span.id, &target("c"), None, 10)
-            .await
-            .unwrap()
-            .entries,
-        []
-    );
 }
 
 pub async fn entries_of_other_spans_do_not_show(store: &Shared) {

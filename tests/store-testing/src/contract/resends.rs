@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sampler_domain::{
-    Acceptance, Change, Changed, Entry, EntryState, Interval, LastError, Next, Resend, Resent,
-    Skip, Span, Timestamp, UncountedReason,
+    Acceptance, Change, Changed, Entry, EntryState, Interval, LastError, Next, Resend, Skip, Span,
+    Timestamp, UncountedReason,
 };
 use sampler_store::EntryKey;
 use uuid::Uuid;
@@ -386,101 +386,6 @@ pub async fn all_that_was_withheld_of_a_usage_is_found(store: &Shared) {
     let starts = found.iter().map(|it| it.interval.start);
     let expected: Vec<Timestamp> = (0..PIECES).map(|number| at(-number)).collect();
     assert_eq!(starts.collect::<Vec<Timestamp>>(), expected);
-}
-
-/// A worker that has read the span before it learnt that decides nothing by what it knows.
-pub async fn a_span_that_learns_what_was_set_aside_is_another_one(store: &Shared) {
-    let store = &**store;
-    let span = started(store, "a", "a", -2 * HOUR).await;
-    let set_aside = |from: i64| Change::SetAside {
-        interval: Interval {
-            start: at(from),
-            end: at(from + HOUR),
-        },
-    };
-    let one = made(store, &span, &set_aside(-2 * HOUR)).await;
-    let two = made(store, &one, &set_aside(-HOUR)).await;
-    assert_eq!(kept(store, "a").await, two);
-    let plan = |span: &Span| Change::Plan {
-        planned: plan_to(span, 0),
-        due_at: at(0),
-    };
-    for read in [&span, &one] {
-        assert_eq!(
-            store.change(read, &plan(read), at(0)).await.unwrap(),
-            Changed::Rejected
-        );
-    }
-    let planned = made(store, &two, &plan(&two)).await;
-    assert_eq!(kept(store, "a").await, planned);
-}
-
-/// The totals of a span that is complete are corrected, too, and by one of two workers.
-pub async fn totals_count_a_resend_once(store: &Shared) {
-    let store = &**store;
-    let (span, entry) = skipped(store, "a").await;
-    must_stop(store, None, "a", 0).await;
-    let span = Span {
-        end: Some(at(0)),
-        ..span
-    };
-    let late = Change::Postpone { due_at: at(HOUR) };
-    let (open, span) = (span.clone(), made(store, &span, &Change::Complete).await);
-    let resent = |act: u128| Change::Resent {
-        resent: Resent {
-            usage_guid: entry.usage_guid.clone(),
-            act: Uuid::from_u128(act),
-        },
-        interval: entry.interval,
-        reason: UncountedReason::Skipped { unanswered: false },
-    };
-    let before = &span.processing.totals;
-    assert_eq!((before.billed, before.skipped), (0, HOUR));
-    assert!(span.counts(entry.version));
-    let after = made(store, &span, &resent(7)).await;
-    let totals = &after.processing.totals;
-    assert_eq!((totals.billed, totals.skipped, totals.usages), (HOUR, 0, 1));
-    assert_eq!(after.difference(), 0);
-    assert_eq!(kept(store, "a").await, after);
-    for (read, change) in [(&span, resent(7)), (&span, resent(8)), (&open, late)] {
-        assert_eq!(
-            store.change(read, &change, at(0)).await.unwrap(),
-            Changed::Rejected
-        );
-    }
-    let again = made(store, &after, &resent(8)).await;
-    assert_eq!(kept(store, "a").await, again);
-}
-
-/// A worker that has read the span before its totals were corrected does not overwrite them.
-pub async fn an_execution_needs_the_resend_it_was_decided_with(store: &Shared) {
-    let store = &**store;
-    let (span, entry) = skipped(store, "a").await;
-    let span = must_plan(store, &span, HOUR).await;
-    let resent = Change::Resent {
-        resent: Resent {
-            usage_guid: entry.usage_guid,
-            act: Uuid::from_u128(7),
-        },
-        interval: entry.interval,
-        reason: UncountedReason::Skipped { unanswered: false },
-    };
-    let after = made(store, &span, &resent).await;
-    let executed = Change::Executed {
-        next: Next::Wait,
-        due_at: at(HOUR),
-    };
-    assert_eq!(
-        store.change(&span, &executed, at(0)).await.unwrap(),
-        Changed::Rejected
-    );
-    let after = made(store, &after, &executed).await;
-    let totals = &after.processing.totals;
-    assert_eq!(
-        (totals.billed, totals.skipped, totals.usages),
-        (2 * HOUR, 0, 2)
-    );
-    assert_eq!(kept(store, "a").await, after);
 }
 
 /// The entry that is marked goes no sooner than its lifetime after that; the in-between is not lost.

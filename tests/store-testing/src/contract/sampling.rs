@@ -8,8 +8,8 @@ use sampler_store::DueQuery;
 use tokio::task::JoinSet;
 
 use crate::support::{
-    Changing, LookingUp, Shared, at, done, due, due_ids, everything, failure, finished, id, kept,
-    lost, must_plan, must_start, must_stop, next_page, plan_to, refusal, started, target,
+    Changing, LookingUp, Shared, at, done, due, due_ids, everything, finished, id, kept,
+    must_start, must_stop, next_page, plan_to, started, target,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -107,37 +107,6 @@ pub async fn a_stop_makes_its_span_due(store: &Shared) {
     assert_eq!(due(store, 2 * HOUR).await, ["past", "future", "far"]);
 }
 
-pub async fn a_plan_needs_the_version_it_was_based_on(store: &Shared) {
-    let store = &**store;
-    let span = started(store, "a", "i", -DAY).await;
-    let planned = plan_to(&span, -HOUR);
-    let after = done(store.plan(&span, planned.clone(), at(0), at(-HOUR)).await);
-    assert_eq!(after.processing.planned.as_ref(), Some(&planned));
-    assert_eq!(after.processing.version, 2);
-    assert_eq!(kept(store, "a").await, after);
-    assert!(lost(
-        store.plan(&span, plan_to(&span, 0), at(0), at(0)).await
-    ));
-    assert!(lost(store.postpone(&span, at(5)).await));
-    assert!(lost(store.complete(&span, at(0)).await));
-    assert_eq!(kept(store, "a").await, after);
-    assert_eq!(due(store, -HOUR).await, ["a"]);
-}
-
-/// A stop leaves the version alone, but what was decided without knowing of it is void.
-pub async fn a_plan_needs_the_end_it_was_based_on(store: &Shared) {
-    let store = &**store;
-    let span = started(store, "a", "i", -DAY).await;
-    must_stop(store, None, "i", -HOUR).await;
-    assert!(lost(
-        store.plan(&span, plan_to(&span, 0), at(0), at(0)).await
-    ));
-    assert!(lost(store.postpone(&span, at(DAY)).await));
-    let stopped = kept(store, "a").await;
-    assert_eq!(stopped.processing, span.processing);
-    must_plan(store, &stopped, -HOUR).await;
-}
-
 pub async fn of_32_plans_one_wins(store: &Shared) {
     let span = started(&**store, "a", "i", -DAY).await;
     let mut tasks = JoinSet::new();
@@ -153,111 +122,6 @@ pub async fn of_32_plans_one_wins(store: &Shared) {
     let answers = tasks.join_all().await;
     let won: Vec<_> = answers.into_iter().flatten().collect();
     assert_eq!(won, [kept(&**store, "a").await]);
-}
-
-pub async fn an_execution_completes_and_plans_in_one_change(store: &Shared) {
-    let store = &**store;
-    let span = started(store, "a", "i", -DAY).await;
-    let first = plan_to(&span, -2 * HOUR);
-    let span = done(store.plan(&span, first.clone(), at(0), at(0)).await);
-    let second = plan_to(&span.executed(), -HOUR);
-    let next = Next::Planned(second.clone());
-    let span = done(store.executed(&span, next, at(0), at(-HOUR)).await);
-    assert_eq!(span.processing.last, first.interval);
-    assert_eq!(span.processing.planned, Some(second.clone()));
-    assert_eq!(span.processing.version, 3);
-    assert_eq!(kept(store, "a").await, span);
-    assert_eq!(due(store, 0).await, ["a"]);
-    let span = done(store.executed(&span, Next::Wait, at(0), at(HOUR)).await);
-    assert_eq!(span.processing.planned, None);
-    assert_eq!(span.sampled_to(), at(-HOUR));
-    assert_eq!(kept(store, "a").await, span);
-    assert_eq!(due(store, 0).await, Vec::<String>::new());
-    must_stop(store, None, "i", -2 * HOUR).await;
-    let span = kept(store, "a").await;
-    let back = plan_to(&span, -2 * HOUR);
-    let span = done(store.plan(&span, back, at(0), at(0)).await);
-    let span = done(store.executed(&span, Next::Complete, at(0), at(0)).await);
-    assert!(span.processing.complete);
-    assert_eq!(kept(store, "a").await, span);
-    assert_eq!(due(store, DAY).await, Vec::<String>::new());
-}
-
-/// Two workers post the same usage: for one of them that fails, for the other it does not.
-pub async fn an_execution_ends_failures_that_others_noted(store: &Shared) {
-    let store = &**store;
-    let span = started(store, "a", "i", -DAY).await;
-    let planned = must_plan(store, &span, -HOUR).await;
-    let failure = failure("full", at(HOUR));
-    done(store.failed(&planned, failure).await);
-    done(store.executed(&planned, Next::Wait, at(0), at(HOUR)).await);
-    assert_eq!(kept(store, "a").await.processing.attempts, 0);
-}
-
-/// A worker that wakes up late, with what it read long ago, changes nothing.
-pub async fn a_stale_execution_is_lost(store: &Shared) {
-    let store = &**store;
-    let span = started(store, "a", "i", -DAY).await;
-    let planned = must_plan(store, &span, -HOUR).await;
-    let after = done(store.executed(&planned, Next::Wait, at(0), at(HOUR)).await);
-    assert!(lost(
-        store.executed(&planned, Next::Wait, at(0), at(0)).await
-    ));
-    assert!(lost(
-        store.executed(&planned, Next::Complete, at(0), at(0)).await
-    ));
-    let failure = failure("late", at(0));
-    assert!(lost(store.failed(&planned, failure).await));
-    assert_eq!(kept(store, "a").await, after);
-    let planned = must_plan(store, &after, 0).await;
-    must_stop(store, None, "i", -HOUR).await;
-    assert!(lost(
-        store.executed(&planned, Next::Wait, at(0), at(HOUR)).await
-    ));
-    let stopped = kept(store, "a").await;
-    assert_eq!(stopped.processing, planned.processing);
-    done(store.executed(&stopped, Next::Wait, at(0), at(0)).await);
-}
-
-pub async fn a_failure_waits_and_keeps_its_plan(store: &Shared) {
-    let store = &**store;
-    let span = started(store, "a", "i", -DAY).await;
-    let planned = must_plan(store, &span, -HOUR).await;
-    let mut failing = planned.clone();
-    for attempts in 1..=3 {
-        let refused = refusal("refused", i64::from(attempts), at(HOUR));
-        failing = done(store.failed(&failing, refused).await);
-        assert_eq!(failing.processing.refused_at, Some(at(1)), "the first");
-        assert_eq!(failing.processing.attempts, attempts);
-        assert_eq!(failing.processing.planned, planned.processing.planned);
-        assert_eq!(kept(store, "a").await, failing);
-    }
-    assert_eq!(due(store, HOUR - 1).await, Vec::<String>::new());
-    assert_eq!(due(store, HOUR).await, ["a"]);
-    let span = done(
-        store
-            .executed(&failing, Next::Wait, at(HOUR), at(2 * HOUR))
-            .await,
-    );
-    assert_eq!(span.processing.attempts, 0);
-    assert_eq!(kept(store, "a").await, span);
-}
-
-pub async fn a_complete_span_stays_complete(store: &Shared) {
-    let store = &**store;
-    started(store, "a", "i", 0).await;
-    must_stop(store, None, "i", 0).await;
-    let span = kept(store, "a").await;
-    let complete = done(store.complete(&span, at(1)).await);
-    assert!(complete.processing.complete);
-    assert_eq!(kept(store, "a").await, complete);
-    assert!(lost(store.postpone(&complete, at(5)).await));
-    assert!(lost(
-        store
-            .plan(&complete, plan_to(&complete, 5), at(5), at(5))
-            .await
-    ));
-    assert_eq!(kept(store, "a").await, complete);
 }
 
 pub async fn completed_spans_go_after_the_cutoff(store: &Shared) {

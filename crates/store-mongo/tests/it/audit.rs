@@ -1,11 +1,13 @@
 //! The audit trail.
 
 use sampler_domain::ClientId;
-use sampler_store::{ActOutcome, AuditPosition, AuditQuery, AuditRecord};
+use sampler_store::{ActOutcome, AuditPosition, AuditQuery, AuditRecord, Operating, Reading};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::support::{Shared, Store, at};
+use sampler_store_testing::support::{Store, at};
+
+use crate::support::store_and_spans;
 
 fn record(number: u128, who: Option<&str>, span: Option<&str>, millis: i64) -> AuditRecord {
     AuditRecord {
@@ -39,8 +41,10 @@ async fn listed(store: &dyn Store, query: &AuditQuery) -> (Vec<u128>, Option<Aud
     (numbers.collect(), page.next)
 }
 
-pub async fn an_act_is_kept_as_it_was_asked_for_and_how_it_ended(store: &Shared) {
-    let store = &**store;
+#[tokio::test(flavor = "multi_thread")]
+async fn an_act_is_kept_as_it_was_asked_for_and_how_it_ended() {
+    let (store, _) = store_and_spans("audit").await;
+    let store = &store;
     let mut kept = record(1, Some("operator"), Some("1"), 0);
     keep(store, &kept).await;
     let mut anybody = record(2, None, None, 1);
@@ -67,8 +71,10 @@ pub async fn an_act_is_kept_as_it_was_asked_for_and_how_it_ended(store: &Shared)
     }
 }
 
-pub async fn the_trail_holds_what_its_query_asks_for(store: &Shared) {
-    let store = &**store;
+#[tokio::test(flavor = "multi_thread")]
+async fn the_trail_holds_what_its_query_asks_for() {
+    let (store, _) = store_and_spans("audit").await;
+    let store = &store;
     for (number, who, span, millis) in [
         (1, Some("a"), Some("1"), 1),
         (2, Some("b"), Some("1"), 2),
@@ -123,8 +129,10 @@ pub async fn the_trail_holds_what_its_query_asks_for(store: &Shared) {
     }
 }
 
-pub async fn the_trail_goes_on_while_acts_come(store: &Shared) {
-    let store = &**store;
+#[tokio::test(flavor = "multi_thread")]
+async fn the_trail_goes_on_while_acts_come() {
+    let (store, _) = store_and_spans("audit").await;
+    let store = &store;
     let of_both = |number: u128, millis| record(number, Some("a"), Some("1"), millis);
     // Two of them at a moment.
     for (number, millis) in [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2)] {

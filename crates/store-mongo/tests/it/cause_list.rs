@@ -3,10 +3,11 @@
 use sampler_domain::{Cause, Next};
 use sampler_store::{CauseQuery, SuspendedCause};
 
-use crate::support::{
-    Changing, Shared, Store, at, done, id, kept, last_refusal, must_plan, new_span, start_event,
-    stop,
+use sampler_store_testing::support::{
+    Changing, Store, at, done, id, kept, last_refusal, must_plan, new_span, start_event, stop,
 };
+
+use crate::support::store_and_spans;
 
 const HOUR: i64 = 3_600_000;
 
@@ -52,7 +53,7 @@ async fn listed(
 }
 
 /// All causes.
-pub(crate) async fn all_causes(store: &dyn Store) -> Vec<SuspendedCause> {
+async fn all_causes(store: &dyn Store) -> Vec<SuspendedCause> {
     listed(store, None, [10, 10]).await
 }
 
@@ -64,8 +65,10 @@ fn shown(causes: &[SuspendedCause]) -> Vec<(&str, u64, u64)> {
     shown.collect()
 }
 
-pub async fn the_largest_cause_comes_first_and_no_resource_hides_another(store: &Shared) {
-    let store = &**store;
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_cause_comes_first_and_no_resource_hides_another() {
+    let (store, _) = store_and_spans("cause_list").await;
+    let store = &store;
     for (name, error, millis) in [
         ("a1", "a", 1),
         ("b1", "b", 2),

@@ -1,12 +1,16 @@
 //! Lists of spans, and single ones.
 
 use sampler_domain::{Id, Span, SpanState, Timestamp};
-use sampler_store::{SpanPosition, SpanQuery, StartOutcome, StopOutcome, TargetFilter};
-
-use crate::support::{
-    Changing, Shared, Store, at, done, finished, id, kept, last_refusal, must_stop, new_span,
-    new_stop, plan_to, start_event, started,
+use sampler_store::{
+    Reading, SpanPosition, SpanQuery, StartOutcome, StopOutcome, TargetFilter, Work,
 };
+
+use sampler_store_testing::support::{
+    Changing, Store, at, done, finished, id, kept, last_refusal, must_stop, new_span, new_stop,
+    plan_to, start_event, started,
+};
+
+use crate::support::store_and_spans;
 
 /// Starts a span of these organization, resource and instance.
 async fn start_of(store: &dyn Store, name: &str, target: [&str; 3], millis: i64) {
@@ -70,8 +74,10 @@ async fn list(store: &dyn Store, query: &SpanQuery) -> Vec<String> {
     }
 }
 
-pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
-    let store = &**store;
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_holds_what_its_query_asks_for() {
+    let (store, _) = store_and_spans("queries").await;
+    let store = &store;
     // Out of the order of their starts.
     start_of(store, "b", ["o", "r", "two"], 20).await;
     start_of(store, "a", ["o", "r", "one"], 10).await;
@@ -152,68 +158,46 @@ pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
 }
 
 /// Spans that are there all the while are on exactly one page, whatever becomes of the others.
-pub async fn a_list_goes_on_while_spans_come_change_and_go(store: &Shared) {
-    let store = &**store;
-    for conditions in ["organization", "resource", "one"] {
-        let of = |name: &str| format!("{conditions}-{name}");
-        let target = |name: &'static str| -> [String; 3] {
-            match conditions {
-                "organization" => ["org".into(), of("r"), of(name)],
-                "resource" => [of("o"), "res".into(), of(name)],
-                // One instance, as consumers of several organizations see it.
-                _ => [of(name), of("r"), "one".into()],
-            }
-        };
-        let start = async |name: &'static str, millis| {
-            let target = target(name);
-            start_of(
-                store,
-                &of(name),
-                target.each_ref().map(String::as_str),
-                millis,
-            )
-            .await;
-        };
-        // Some have the same start.
-        for (name, millis) in [
-            ("a", 10),
-            ("b", 20),
-            ("c", 20),
-            ("d", 20),
-            ("e", 20),
-            ("f", 30),
-        ] {
-            start(name, millis).await;
-        }
-        let mut query = match conditions {
-            "organization" => query(&[("organization_id", "org")]),
-            "resource" => query(&[("resource_id", "res")]),
-            _ => query(&[("resource_instance_id", "one")]),
-        };
-        query.limit = 2;
-        let (first, next) = page(store, &query).await;
-        assert_eq!(first[0], of("f"));
-        // The one that the page ended with is completed and removed; a shown and an unshown one are
-        // stopped; one comes in front, and one behind.
-        let last = kept(store, &first[1]).await;
-        stop_of(store, target("a").each_ref().map(String::as_str), 40).await;
-        stop_of(store, target("f").each_ref().map(String::as_str), 40).await;
-        done(store.complete(&last, at(0)).await);
-        assert_eq!(store.remove(&[finished(&last)]).await.ok(), Some(1));
-        start("new", 50).await;
-        start("old", 5).await;
-        query.after = next;
-        let mut rest = list(store, &query).await;
-        assert_eq!(rest[rest.len() - 2..], [of("a"), of("old")]);
-        rest.truncate(rest.len() - 2);
-        let mut all = [first[1..].to_vec(), rest].concat();
-        all.sort();
-        assert_eq!(all, ["b", "c", "d", "e"].map(of));
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_goes_on_while_spans_come_change_and_go() {
+    let (store, _) = store_and_spans("queries").await;
+    let store = &store;
+    let start = async |name: &str, millis| start_of(store, name, ["o", "r", name], millis).await;
+    // Some have the same start.
+    for (name, millis) in [
+        ("a", 10),
+        ("b", 20),
+        ("c", 20),
+        ("d", 20),
+        ("e", 20),
+        ("f", 30),
+    ] {
+        start(name, millis).await;
     }
+    let mut query = query(&[("organization_id", "o")]);
+    query.limit = 2;
+    let (first, next) = page(store, &query).await;
+    // The one that the page ended with is completed and removed; a shown and an unshown one are
+    // stopped; one comes in front, and one behind.
+    let last = kept(store, &first[1]).await;
+    stop_of(store, ["o", "r", "a"], 40).await;
+    stop_of(store, ["o", "r", "f"], 40).await;
+    done(store.complete(&last, at(0)).await);
+    assert_eq!(store.remove(&[finished(&last)]).await.ok(), Some(1));
+    start("new", 50).await;
+    start("old", 5).await;
+    query.after = next;
+    let mut rest = list(store, &query).await;
+    assert_eq!(rest.split_off(rest.len() - 2), ["a", "old"]);
+    let mut all = [first[1..].to_vec(), rest].concat();
+    all.sort();
+    assert_eq!(all, ["b", "c", "d", "e"]);
 }
 
-pub async fn a_span_is_found_by_how_its_id_is_written(store: &Shared) {
-    let store = &**store;
+#[tokio::test(flavor = "multi_thread")]
+async fn a_span_is_found_by_how_its_id_is_written() {
+    let (store, _) = store_and_spans("queries").await;
+    let store = &store;
     let span = started(store, "a", "i", 10).await;
     let written = span.id.to_string();
     let found = async |id: &str| store.span(id, None).await.unwrap();
@@ -240,8 +224,10 @@ pub async fn a_span_is_found_by_how_its_id_is_written(store: &Shared) {
     }
 }
 
-pub async fn the_spans_that_were_kept_last_come_first(store: &Shared) {
-    let store = &**store;
+#[tokio::test(flavor = "multi_thread")]
+async fn the_spans_that_were_kept_last_come_first() {
+    let (store, _) = store_and_spans("queries").await;
+    let store = &store;
     for (name, millis) in [("a", 3_000), ("b", 1_000), ("c", 2_000)] {
         start_of(store, name, ["o", "r", name], millis).await;
     }
