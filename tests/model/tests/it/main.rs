@@ -1,5 +1,4 @@
 //! The model, and what it must find.
 
-mod controller;
 mod planted_bugs;
 mod protocol;
