@@ -300,6 +300,10 @@ const visits = {
     const spans = page.locator('.opblock-get', { has: page.locator('[data-path="/v1/spans"]') });
     await spans.locator('.opblock-summary').click();
     await spans.getByRole('button', { name: 'Try it out' }).click();
+    // The others have examples.
+    for (const name of ['resource_id', 'from', 'to']) {
+      await spans.locator(`[data-param-name=${name}] input`).fill('');
+    }
     await spans.locator('[data-param-name=organization_id] input').fill(known.organization);
     await spans.getByRole('button', { name: 'Execute' }).click();
     const { items } = await api(base, `/v1/spans?organization_id=${known.organization}`);

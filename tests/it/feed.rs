@@ -3,6 +3,7 @@
 mod hostile;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -116,6 +117,10 @@ impl Foundation {
 
     /// With another platform.
     async fn run_at(&self, api: &str, more: &[&str]) -> Ended {
+        // The state says of which platform it is.
+        let mut state: Value = serde_json::from_slice(&fs::read(self.state()).unwrap()).unwrap();
+        state["platform"] = format!("{api}/").into();
+        fs::write(self.state(), state.to_string()).unwrap();
         let mut arguments = self.arguments(more);
         let own = arguments
             .iter()
@@ -410,7 +415,7 @@ async fn without_its_state_nothing_stays_open_in_silence() {
         .world
         .post(&foundation.receiver, "/v1/events", &json!([theirs]))
         .await;
-    std::fs::remove_file(foundation.state()).unwrap();
+    fs::remove_file(foundation.state()).unwrap();
     {
         let mut world = foundation.platform.world();
         world.stop("web", now - 20 * HOUR);
@@ -514,7 +519,7 @@ async fn killed_anywhere_it_continues_without_loss_and_without_a_second_bill() {
 }
 
 fn write(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap();
+    fs::write(path, text).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -531,7 +536,7 @@ async fn what_is_refused_is_kept_aside_and_the_feed_goes_on() {
     let report = foundation.once(1, &["--apps"]).await;
     assert_eq!(counts(&report), [1, 0, 0, 2], "{report:#}");
     let kept = foundation.folder.path().join("refused.ndjson");
-    let kept = std::fs::read_to_string(kept).unwrap();
+    let kept = fs::read_to_string(kept).unwrap();
     let lines = kept.lines().map(|line| serde_json::from_str(line).unwrap());
     let lines: Vec<Value> = lines.collect();
     assert_eq!(lines.len(), 2);

@@ -547,7 +547,7 @@ async fn fault_10_events_examine_the_spans_of_their_target() {
         SpansBy::StoppedBy(id("c")),
         SpansBy::NotEndedBy(Timestamp::MIN),
     ] {
-        look.at("find", (8, 4), store.find_spans(&target, &by))
+        look.at("find", (8, 6), store.find_spans(&target, &by))
             .await;
     }
     look.end();
