@@ -53,8 +53,8 @@ fn an_entry_that_learns_before_its_span_that_a_usage_was_set_aside_is_found() {
 fn a_lost_answer_that_is_not_noted_is_found() {
     assert_found(
         Mutant::ForgetsLostAnswers,
-        15,
-        300,
+        406,
+        600,
         &["no undecidable case explains that"],
     );
 }
