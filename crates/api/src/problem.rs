@@ -36,7 +36,7 @@ impl Problem {
 
     /// The last word of its type, such as `open-span`.
     pub fn name(&self) -> &str {
-        self.r#type.rsplit([':', '/']).next().unwrap_or_default()
+        self.r#type.rsplit('/').next().unwrap_or_default()
     }
 }
 

@@ -99,7 +99,7 @@ fn what_the_api_refuses_is_told() {
         if seen.what.contains("usages") {
             return Reply::of(404, json!({ "detail": "There is no usage\u{1b}." }));
         }
-        let kind = "urn:sampler:problem:no-such-span";
+        let kind = "/problems/no-such-span";
         Reply::of(404, json!({ "type": kind, "detail": "There is no span." }))
     });
     let ended = stub.run(&["span", "a/b"]);
@@ -124,7 +124,7 @@ fn another_server_is_not_taken_for_the_api() {
 /// With `--json` a program reads standard error, too: one object, whatever failed.
 #[test]
 fn machines_are_told_failures_in_json() {
-    let stub = Stub::start(|_, _| wrong_query("urn:sampler:problem:invalid-query"));
+    let stub = Stub::start(|_, _| wrong_query("/problems/invalid-query"));
     let failure = |ended: Ended, code: i32| {
         ended.tells(code, &[]);
         assert_eq!(ended.output, "", "{ended:?}");
@@ -137,7 +137,7 @@ fn machines_are_told_failures_in_json() {
     let error = failure(stub.run(&["spans", "--json"]), 2);
     assert_eq!(error["status"], 400);
     let problem = &error["problem"];
-    assert_eq!(problem["type"], "urn:sampler:problem:invalid-query");
+    assert_eq!(problem["type"], "/problems/invalid-query");
     assert_eq!(problem["errors"][0]["parameter"], "state");
     assert_eq!(error["message"], "No. [state: It is wrong.]");
     // The command line is wrong, before it is known whether it asks for JSON.
@@ -260,7 +260,7 @@ fn acts_give_a_reason_and_what_they_are_based_on() {
 fn an_act_is_repeated_only_where_it_was_not_done() {
     let stub = Stub::start(|_, number| {
         let name = ["overloaded", "database-unavailable"][number.min(1)];
-        let kind = format!("urn:sampler:problem:{name}");
+        let kind = format!("/problems/{name}");
         Reply::of(503, json!({ "type": kind }))
     });
     stub.run(&["resend", "u", "--reason", "r"]).tells(3, &[]);

@@ -40,7 +40,7 @@ pub(crate) fn events(count: usize) -> String {
 }
 
 fn open_span() -> Value {
-    json!({ "type": "urn:sampler:problem:open-span", "detail": "It is open." })
+    json!({ "type": "/problems/open-span", "detail": "It is open." })
 }
 
 fn outcome(index: usize, status: u16) -> Value {

@@ -128,7 +128,7 @@ fn hostile_server(kind: &'static str) -> Stub {
         });
         item[COMMANDS] = json!(COMMANDS);
         let problem = json!({
-            "type": "urn:sampler:problem:overloaded", "title": COMMANDS, "status": 400,
+            "type": "/problems/overloaded", "title": COMMANDS, "status": 400,
             "detail": COMMANDS, "errors": [{ "pointer": COMMANDS, "detail": COMMANDS }],
         });
         match kind {

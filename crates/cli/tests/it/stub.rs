@@ -47,9 +47,8 @@ impl Reply {
 
     /// A problem document.
     pub(crate) fn problem(status: u16, name: &str, detail: &str) -> Self {
-        let urn = format!("urn:sampler:problem:{name}");
-        let problem = json!({ "type": format!("/problems/{name}"), "urn": urn, "title": name,
-                              "status": status, "detail": detail });
+        let problem = json!({ "type": format!("/problems/{name}"), "title": name, "status": status,
+                              "detail": detail });
         Self::of(status, problem)
     }
 

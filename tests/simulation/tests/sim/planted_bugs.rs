@@ -271,17 +271,6 @@ fn believing_at_once_that_a_usage_is_not_there_is_found() {
 }
 
 #[test]
-fn an_entry_that_does_not_say_that_its_usage_is_lost_is_found() {
-    assert_found_from(
-        FORGETFUL,
-        Mutant::ForgetsThatItIsLost,
-        1_402,
-        2_000,
-        &["no undecidable case explains that"],
-    );
-}
-
-#[test]
 fn an_unclear_answer_that_is_believed_is_found() {
     assert_found_from(
         FORGETFUL,
