@@ -1,105 +1,68 @@
 //! The changes of a span while it is sampled (sections 6.5 and 6.6 of the paper).
 //!
-//! A worker or an operator decides a [`Change`], and the store makes it if the span is unchanged
-//! since it was read. [`Span::after`] defines its effect. The store in memory uses that function,
-//! and the contract suite compares the database with it.
+//! A worker or an operator decides a [`Change`] by the span that was read: the span as it is to be. The store
+//! makes the change if the version is still the one that was read, and stores what differs in `processing`.
+//! So each change is one statement with the conditions `_id`, `processing.key` and `processing.version`.
 
+use crate::excluded::{add, take};
 use crate::{
-    Cause, Interval, Planned, Resent, SUSPENDED_DUE_AT, Skip, Span, Suspension, Timestamp,
-    Uncounted, UncountedReason,
+    Acceptance, Again, Cause, Delivery, Excluded, FailureState, Interval, Planned, Policy, RunId,
+    SUSPENDED_DUE_AT, Span, Step, Suspension, Timestamp, next_step, usage_guid,
 };
 
-/// A change of a span by a worker or an operator. Starts and stops come from providers and are not
-/// among them.
+/// A change of a span by a worker or an operator. Starts and stops come from providers and are not among
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// Plans an interval for a span that has none planned (section 6.5).
-    Plan {
-        planned: Planned,
-        /// When the span needs a worker next.
-        due_at: Timestamp,
-    },
-    /// Records that the upstream does not have the usage of the planned interval, before it is posted. No
-    /// other worker may post it by an older read after that: the version grows.
-    NotFound {
-        /// By when the post that follows ends.
-        posts_end_by: Timestamp,
-    },
-    /// Records that the planned interval was executed, and decides what follows (section 6.6). Its usage was
-    /// accepted, or withheld because it takes back one that was set aside.
-    Executed {
-        next: Next,
-        /// When the span needs a worker next.
-        due_at: Timestamp,
-    },
-    /// Records that the planned interval was skipped, as the ledger says, and decides what follows.
-    Skipped { next: Next, due_at: Timestamp },
+pub struct Change {
+    pub kind: ChangeKind,
+    /// The span once it is made.
+    pub after: Span,
+}
+
+/// What a change is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChangeKind {
+    /// Plans an interval (section 6.5).
+    Plan,
+    /// Names the run that may post what is in hand.
+    Name,
+    /// Records that the upstream does not have the usage in hand, before it is posted.
+    NotThere,
+    /// Records that the upstream has accepted a usage of `again`, before that has its entry.
+    Accept,
+    /// Records that the planned interval was executed, and plans what follows (section 6.6).
+    Record,
+    /// Records the same of a usage of `again`.
+    RecordAgain,
+    /// Records that the usage in hand could not be delivered.
+    Fail,
+    /// Records that a post had no answer, wherever its interval stands by now.
+    Flag,
+    /// Moves an interval that was excluded to `again`, because the upstream has accepted it all the same.
+    Move,
+    /// A late stop over what is excluded: sampling goes back, and nothing is posted.
+    Trim,
     /// Records that the span is sampled to its end (section 6.5, last paragraph).
     Complete,
     /// Sets when a span with nothing due needs a worker next.
-    Postpone { due_at: Timestamp },
-    /// Records that the planned interval could not be delivered.
-    Failed {
-        /// Why, and when it is to be tried again.
-        failure: Failure,
-        attempts: u32,
-        /// The refusals that count towards a suspension by now.
-        refusals: u32,
-        /// When the upstream first refused its usage, if it did.
-        refused_at: Option<Timestamp>,
-        /// The span is suspended: it is not tried again until it is resumed.
-        suspension: Option<Suspension>,
-    },
-    /// Sets the `due_at` of a suspended span far ahead again, after a stop has made it due.
-    KeepSuspended {
-        /// Its suspension. If that has changed, the change is rejected.
-        suspension: Suspension,
-    },
-    /// An operator resumes a suspended span: it is tried again, and its refusals are counted from zero.
-    Resume {
-        /// Its suspension. If that has changed, the change is rejected.
-        suspension: Suspension,
-        /// When the span needs a worker next.
-        due_at: Timestamp,
-    },
-    /// An operator asks to skip the planned interval of a suspended span. A worker carries that out
-    /// ([`Change::Skipped`]).
-    RequestSkip {
-        /// The usage to be skipped, and the operator's action.
-        skip: Skip,
-        /// The suspension of the span. If that has changed, the change is rejected.
-        suspension: Suspension,
-        /// When the span needs a worker next.
-        due_at: Timestamp,
-    },
-    /// Counts a usage as billed that was skipped or set aside, once the upstream has accepted it all the same.
-    /// The span may be complete.
-    Resent {
-        resent: Resent,
-        interval: Interval,
-        reason: UncountedReason,
-    },
-    /// Records that the upstream has set aside a usage that it had accepted, so that a late stop does not take
-    /// it back.
-    SetAside { interval: Interval },
+    Postpone,
+    /// An operator resumes a suspended span.
+    Resume,
+    /// An operator skips what the upstream refuses.
+    Skip,
+    /// An operator sends again what was excluded.
+    Resend,
 }
 
-/// The step that follows an execution, decided in the same change.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Next {
-    /// The next interval is due already: this is it.
-    Planned(Planned),
-    /// Nothing is due until later.
-    Wait,
-    /// The span is sampled to its end.
-    Complete,
+/// The result of a conditional change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    Made,
+    /// It was not made: another worker, a stop or an operator has changed the span since it was read.
+    Rejected,
 }
 
-/// Why the usage of a planned interval could not be delivered.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a thing of its own that may be so"
-)]
+/// Why a usage could not be delivered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Failure {
     pub at: Timestamp,
@@ -115,232 +78,341 @@ pub struct Failure {
     pub is_post: bool,
     /// Whether the post may have been carried out all the same: it had no answer.
     pub unanswered: bool,
-    /// Whether the span is to be suspended for it ([`Span::is_suspended_by_refusal`]).
-    pub suspends: bool,
-}
-
-/// Why the planned interval of a span could not be delivered the last time.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct LastError {
-    pub at: Timestamp,
-    /// The status of the upstream's answer, if there was one.
-    pub status: Option<u16>,
-    /// The name that the upstream gives the error, or else words for the operator.
-    pub error: String,
-}
-
-impl Failure {
-    /// The part of it that the span keeps.
-    pub fn to_last_error(&self) -> LastError {
-        LastError {
-            at: self.at,
-            status: self.status,
-            error: self.error.clone(),
-        }
-    }
-
-    /// The cause under which the span is to be suspended, if it is.
-    pub fn cause(&self, span: &Span) -> Option<Cause> {
-        self.suspends
-            .then(|| Cause::of(&span.target, &self.to_last_error()))
-    }
-}
-
-/// The result of a conditional change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changed {
-    /// It was made: the span is [`Span::after`] it.
-    Made,
-    /// It was not made: another worker, a stop or an operator has changed the span since it was read.
-    Rejected,
-}
-
-impl Change {
-    pub fn failed(span: &Span, failure: Failure) -> Self {
-        let processing = &span.processing;
-        let refused_at = failure.blames_usage.then_some(failure.at);
-        let suspension = failure.cause(span).map(|cause| Suspension {
-            cause: cause.id(),
-            since: failure.at,
-        });
-        Self::Failed {
-            attempts: processing.attempts.saturating_add(1),
-            refusals: processing
-                .refusals
-                .saturating_add(u32::from(failure.blames_usage)),
-            refused_at: processing.refused_at.or(refused_at),
-            suspension,
-            failure,
-        }
-    }
-
-    /// When the span needs a worker next; `None` if the change does not set it.
-    pub fn due_at(&self) -> Option<Timestamp> {
-        match self {
-            Self::Plan { due_at, .. }
-            | Self::Executed { due_at, .. }
-            | Self::Skipped { due_at, .. }
-            | Self::Resume { due_at, .. }
-            | Self::RequestSkip { due_at, .. }
-            | Self::Postpone { due_at } => Some(*due_at),
-            Self::Failed {
-                suspension: Some(_),
-                ..
-            }
-            | Self::KeepSuspended { .. } => Some(SUSPENDED_DUE_AT),
-            Self::Failed { failure, .. } => Some(failure.retry_at),
-            Self::NotFound { .. }
-            | Self::Complete
-            | Self::Resent { .. }
-            | Self::SetAside { .. } => None,
-        }
-    }
-
-    /// Whether nothing is left to do for the span after this change, for now.
-    pub fn is_last(&self) -> bool {
-        match self {
-            Self::Plan { .. } | Self::NotFound { .. } => false,
-            Self::Executed { next, .. } | Self::Skipped { next, .. } => {
-                !matches!(next, Next::Planned(_))
-            }
-            Self::Complete
-            | Self::Postpone { .. }
-            | Self::Failed { .. }
-            | Self::KeepSuspended { .. }
-            | Self::Resume { .. }
-            | Self::RequestSkip { .. }
-            | Self::Resent { .. }
-            | Self::SetAside { .. } => true,
-        }
-    }
-
-    /// The suspension that the span must have for the change to be made, if it must have one.
-    pub fn required_suspension(&self) -> Option<Suspension> {
-        match self {
-            Self::KeepSuspended { suspension }
-            | Self::Resume { suspension, .. }
-            | Self::RequestSkip { suspension, .. } => Some(*suspension),
-            _ => None,
-        }
-    }
-
-    /// Whether the span is still suspended as the change requires: a span that was resumed meanwhile
-    /// must not be put off again. True for a change that requires no suspension.
-    pub fn suspension_holds(&self, current: &Span) -> bool {
-        let required = self.required_suspension();
-        required.is_none() || required == current.processing.suspended
-    }
-
-    /// Whether the change may be made to a span that is complete.
-    pub fn is_of_complete(&self) -> bool {
-        matches!(self, Self::Resent { .. })
-    }
-
-    /// Whether the change, which was decided for `read`, may still be made to the `current` span.
-    pub fn is_allowed(&self, read: &Span, current: &Span) -> bool {
-        read.is_unchanged(current)
-            && (self.is_of_complete() || !current.processing.complete)
-            && self.suspension_holds(current)
-    }
 }
 
 impl Span {
-    /// The span after a change. Besides stops, only probes and the end of a suspension by cause change
-    /// a span otherwise ([`Span::resumed`]).
+    fn changed(&self, kind: ChangeKind, make: impl FnOnce(&mut Self)) -> Change {
+        let mut after = self.clone();
+        after.processing.version += 1;
+        make(&mut after);
+        Change { kind, after }
+    }
+
+    /// When the span needs a worker next, by its state alone. What `again` holds is due at once.
+    fn next_due_at(&self, now: Timestamp, policy: &Policy) -> Timestamp {
+        if !self.processing.again.is_empty() {
+            return now;
+        }
+        if self.suspension().is_some() {
+            return SUSPENDED_DUE_AT;
+        }
+        next_step(self, now, policy).due_at(now, self)
+    }
+
+    /// Plans this interval. Who plans may post.
+    pub(crate) fn to_plan(
+        &self,
+        interval: Interval,
+        run: RunId,
+        now: Timestamp,
+        policy: &Policy,
+    ) -> Change {
+        self.changed(ChangeKind::Plan, |span| {
+            span.plan(interval, run, now, policy);
+            span.processing.due_at = span.next_due_at(now, policy);
+        })
+    }
+
+    fn plan(&mut self, interval: Interval, run: RunId, now: Timestamp, policy: &Policy) {
+        if interval.start < interval.end {
+            self.cut_by(policy.granularities.of(&self.target), interval.start);
+        }
+        let usage_guid = usage_guid(self, interval);
+        self.processing.failure = None;
+        self.processing.planned = Some(Planned {
+            interval,
+            usage_guid,
+            planned_at: now,
+            by: Some(run),
+            unanswered: false,
+            posts_end_by: None,
+        });
+    }
+
+    /// Names the run that may post what is in hand. If that replaces another run, that one may have posted.
+    pub(crate) fn to_name(&self, run: RunId) -> Change {
+        self.changed(ChangeKind::Name, |span| {
+            span.split_again();
+            let processing = &mut span.processing;
+            let (by, unanswered) = match (processing.again.first_mut(), &mut processing.planned) {
+                (Some(again), _) => (&mut again.by, &mut again.range.unanswered),
+                (None, Some(planned)) => (&mut planned.by, &mut planned.unanswered),
+                (None, None) => return,
+            };
+            *unanswered |= by.is_some_and(|by| by != run);
+            *by = Some(run);
+        })
+    }
+
+    pub(crate) fn to_not_there(&self, posts_end_by: Timestamp) -> Change {
+        self.changed(ChangeKind::NotThere, |span| {
+            *span.posts_end_by() = Some(posts_end_by);
+        })
+    }
+
+    /// The latest end of posts of what is in hand.
+    fn posts_end_by(&mut self) -> &mut Option<Timestamp> {
+        let processing = &mut self.processing;
+        match (processing.again.first_mut(), &mut processing.planned) {
+            (Some(again), _) => &mut again.posts_end_by,
+            (None, Some(planned)) => &mut planned.posts_end_by,
+            (None, None) => unreachable!("something is in hand"),
+        }
+    }
+
+    pub(crate) fn to_accept(&self, acceptance: Acceptance) -> Change {
+        self.changed(ChangeKind::Accept, |span| {
+            span.split_again();
+            if let Some(again) = span.processing.again.first_mut() {
+                again.accepted = Some(acceptance);
+            }
+        })
+    }
+
+    /// Records that the planned interval was executed, and plans the next one if it is due.
     ///
     /// # Panics
-    /// If an execution is recorded and nothing is planned.
-    #[must_use]
-    pub fn after(&self, change: &Change) -> Self {
-        let mut span = self.clone();
-        let processing = &mut span.processing;
-        match change {
-            Change::Plan { planned, .. } => {
-                processing.version += 1;
-                span.plan(planned);
+    /// Where nothing is planned: nothing can have been executed then.
+    pub(crate) fn to_record(&self, run: RunId, now: Timestamp, policy: &Policy) -> Change {
+        self.changed(ChangeKind::Record, |span| {
+            let planned = span.processing.planned.take();
+            let planned = planned.expect("only what is planned is executed");
+            span.processing.failure = None;
+            span.processing.probe = None;
+            span.processing.last = planned.interval;
+            if span.processing.again.is_empty() {
+                match next_step(span, now, policy) {
+                    Step::Plan(interval) => span.plan(interval, run, now, policy),
+                    Step::Complete => span.processing.complete = true,
+                    Step::Trim(_) | Step::Wait(_) | Step::Execute => {}
+                }
             }
-            Change::NotFound { posts_end_by } => {
-                // The entry of an earlier post may have this version. The totals count it, too.
+            span.processing.due_at = span.next_due_at(now, policy);
+        })
+    }
+
+    /// Records that the usage of `again` in hand was executed: what is left is its way back, or nothing.
+    pub(crate) fn to_record_again(&self, now: Timestamp, policy: &Policy) -> Change {
+        self.changed(ChangeKind::RecordAgain, |span| {
+            let first = span.processing.again.remove(0);
+            let has_way_back = first.range.way_back().is_some_and(|it| !it.is_empty());
+            if has_way_back && !first.is_way_back {
+                let way_back = Again {
+                    is_way_back: true,
+                    ..Again::new(first.range, first.at)
+                };
+                span.processing.again.insert(0, way_back);
+            }
+            span.processing.due_at = span.next_due_at(now, policy);
+        })
+    }
+
+    /// Records that the usage in hand could not be delivered. `suspend_after` refusals suspend the span; one
+    /// refusal puts a usage of `again` back.
+    pub(crate) fn to_fail(
+        &self,
+        failure: &Failure,
+        suspend_after: u32,
+        now: Timestamp,
+        policy: &Policy,
+    ) -> Change {
+        self.changed(ChangeKind::Fail, |span| {
+            if failure.is_post {
+                let ended = span.posts_end_by();
+                *ended = ended.map(|_| failure.at);
+            }
+            if span.processing.again.is_empty() {
+                span.fail_planned(failure, suspend_after);
+            } else {
+                span.fail_again(failure, now, policy);
+            }
+        })
+    }
+
+    fn fail_planned(&mut self, failure: &Failure, suspend_after: u32) {
+        let target = &self.target;
+        let processing = &mut self.processing;
+        let before = processing.failure.take();
+        let (attempts, refusals) = before.map_or((0, 0), |it| (it.attempts, it.refusals));
+        let refusals = refusals.saturating_add(u32::from(failure.blames_usage));
+        let suspends = failure.blames_usage && refusals >= suspend_after;
+        let suspension = suspends.then(|| Suspension {
+            cause: Cause::of(target, failure.status, &failure.error).id(),
+            since: failure.at,
+        });
+        if let Some(planned) = &mut processing.planned {
+            planned.unanswered |= failure.unanswered;
+            if suspends {
+                planned.by = None;
+            }
+        }
+        if suspends {
+            processing.probe = None;
+        }
+        processing.due_at = if suspends {
+            SUSPENDED_DUE_AT
+        } else {
+            failure.retry_at
+        };
+        processing.failure = Some(FailureState {
+            attempts: attempts.saturating_add(1),
+            refusals,
+            at: failure.at,
+            status: failure.status,
+            error: failure.error.clone(),
+            suspension,
+        });
+    }
+
+    fn fail_again(&mut self, failure: &Failure, now: Timestamp, policy: &Policy) {
+        let first = &mut self.processing.again[0];
+        first.range.unanswered |= failure.unanswered;
+        if !failure.blames_usage {
+            first.attempts = first.attempts.saturating_add(1);
+            self.processing.due_at = failure.retry_at;
+            return;
+        }
+        let first = self.processing.again.remove(0);
+        let mut range = Excluded {
+            error: Some(failure.error.clone()),
+            ..first.range
+        };
+        // The usage itself is recorded: its way back alone does not count.
+        if let (true, Some(way_back)) = (first.is_way_back, range.way_back()) {
+            range = Excluded {
+                interval: way_back,
+                back_to: None,
+                usage_guid: None,
+                ..range
+            };
+        }
+        add(&mut self.processing.excluded, range);
+        self.processing.due_at = self.next_due_at(now, policy);
+    }
+
+    /// Records that a post had no answer. None where the span says so already, or where the interval is
+    /// recorded.
+    pub(crate) fn to_flag(&self, delivery: &Delivery) -> Option<Change> {
+        let processing = &self.processing;
+        if let Some(planned) = &processing.planned
+            && planned.usage_guid == delivery.usage_guid
+        {
+            return (!planned.unanswered).then(|| {
+                self.changed(ChangeKind::Flag, |span| {
+                    if let Some(planned) = &mut span.processing.planned {
+                        planned.unanswered = true;
+                    }
+                })
+            });
+        }
+        let covers = |range: &Excluded| range.covers(delivery.interval);
+        if let Some(range) = processing.excluded.iter().find(|it| covers(it)) {
+            return (!range.unanswered).then(|| {
+                self.changed(ChangeKind::Flag, |span| {
+                    let excluded = &mut span.processing.excluded;
+                    let taken = take(excluded, delivery.interval);
+                    if let Some(range) = taken {
+                        let unanswered = true;
+                        add(
+                            excluded,
+                            Excluded {
+                                unanswered,
+                                ..range
+                            },
+                        );
+                    }
+                })
+            });
+        }
+        let place = processing
+            .again
+            .iter()
+            .position(|it| it.has_left(delivery))?;
+        (!processing.again[place].range.unanswered).then(|| {
+            self.changed(ChangeKind::Flag, |span| {
+                span.processing.again[place].range.unanswered = true;
+            })
+        })
+    }
+
+    /// Moves an interval that was excluded to `again`; none where it is not excluded.
+    pub(crate) fn to_move(&self, delivery: &Delivery, now: Timestamp) -> Option<Change> {
+        let covered = self
+            .processing
+            .excluded
+            .iter()
+            .any(|it| it.covers(delivery.interval));
+        covered.then(|| {
+            self.changed(ChangeKind::Move, |span| {
+                let processing = &mut span.processing;
+                let taken = take(&mut processing.excluded, delivery.interval);
                 processing
-                    .totals
-                    .first_version
-                    .get_or_insert(processing.version);
-                processing.version += 1;
-                processing.unanswered = false;
-                if let Some(planned) = &mut processing.planned {
-                    planned.posts_end_by = Some(*posts_end_by);
-                }
-            }
-            Change::Executed { next, .. } => {
-                span = self.executed();
-                span.follow(next);
-            }
-            Change::Skipped { next, .. } => {
-                span = self.skipped();
-                span.follow(next);
-            }
-            Change::Complete => {
-                processing.complete = true;
-                processing.version += 1;
-            }
-            Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
-            Change::Resume { .. } => span = self.resumed(0, false),
-            Change::Resent {
-                resent,
-                interval,
-                reason,
-            } => span = self.with_resent(resent, *interval, *reason),
-            Change::SetAside { interval } => span.add_uncounted(Uncounted {
-                interval: *interval,
-                reason: UncountedReason::SetAside,
-            }),
-            Change::RequestSkip { skip, .. } => {
-                span = self.resumed(0, false);
-                span.processing.skip = Some(skip.clone());
-            }
-            Change::Failed {
-                failure,
-                attempts,
-                refusals,
-                refused_at,
-                suspension,
-            } => {
-                processing.attempts = *attempts;
-                processing.refusals = *refusals;
-                processing.refused_at = *refused_at;
-                processing.unanswered |= failure.unanswered;
-                processing.last_error = Some(failure.to_last_error());
-                // Since the lookup only this worker may have posted, and its post has ended.
-                if let Some(planned) = processing.planned.as_mut().filter(|_| failure.is_post) {
-                    planned.posts_end_by = planned.posts_end_by.map(|_| failure.at);
-                }
-                if suspension.is_some() {
-                    processing.suspended = *suspension;
-                    processing.probe = None;
-                }
-            }
-        }
-        span
+                    .again
+                    .extend(taken.map(|range| Again::new(range, now)));
+                processing.complete = false;
+                processing.due_at = now;
+            })
+        })
     }
 
-    fn follow(&mut self, next: &Next) {
-        match next {
-            Next::Planned(planned) => self.plan(planned),
-            Next::Wait => {}
-            Next::Complete => self.processing.complete = true,
-        }
+    /// Goes back to `to` over the range that was excluded last; nothing is posted.
+    pub(crate) fn to_trim(&self, to: Timestamp, now: Timestamp, policy: &Policy) -> Change {
+        self.changed(ChangeKind::Trim, |span| {
+            let sampled_to = span.sampled_to();
+            let mut ranges = span.processing.excluded.iter_mut();
+            if let Some(range) = ranges.find(|it| it.is_trimmed_at(sampled_to)) {
+                range.back_to = Some(to);
+            }
+            span.processing.last = Interval {
+                start: sampled_to,
+                end: to,
+            };
+            span.processing.due_at = span.next_due_at(now, policy);
+        })
     }
 
-    /// Whether the span that was read is `current` in all that a change is decided by: the version, the
-    /// end, what is to be skipped, the last resend that the totals count, what does not count upstream, and
-    /// whether a post had no answer. Only a worker that drives the span changes the version, but a change
-    /// must be decided with knowledge of the others, too.
-    pub fn is_unchanged(&self, current: &Self) -> bool {
-        current.processing.version == self.processing.version
-            && current.end == self.end
-            && current.processing.skip == self.processing.skip
-            && current.processing.resent == self.processing.resent
-            && current.processing.uncounted == self.processing.uncounted
-            && current.processing.unanswered == self.processing.unanswered
+    pub(crate) fn to_complete(&self) -> Change {
+        self.changed(ChangeKind::Complete, |span| span.processing.complete = true)
+    }
+
+    pub(crate) fn to_postpone(&self, due_at: Timestamp) -> Change {
+        self.changed(ChangeKind::Postpone, |span| {
+            span.processing.due_at = due_at;
+        })
+    }
+
+    /// An operator resumes a suspended span: it is tried again, and its refusals are counted from zero. None
+    /// where it is not suspended.
+    pub fn to_resume(&self, now: Timestamp) -> Option<Change> {
+        self.suspension()?;
+        Some(self.changed(ChangeKind::Resume, |span| span.resume(0, now)))
+    }
+
+    /// The span after it was resumed with its cause: `refusals` refusals count already. With `is_probe`, an
+    /// acceptance resumes all spans of its cause.
+    #[must_use]
+    pub fn resumed(&self, refusals: u32, is_probe: bool, now: Timestamp) -> Self {
+        let cause = self.suspension().map(|it| it.cause);
+        let change = self.changed(ChangeKind::Resume, |span| {
+            span.resume(refusals, now);
+            span.processing.probe = cause.filter(|_| is_probe);
+        });
+        change.after
+    }
+
+    fn resume(&mut self, refusals: u32, now: Timestamp) {
+        if let Some(failure) = &mut self.processing.failure {
+            failure.suspension = None;
+            failure.refusals = refusals;
+        }
+        self.processing.due_at = now;
+    }
+}
+
+impl Again {
+    /// Whether the usage of `delivery` is one of it, and not recorded yet.
+    fn has_left(&self, delivery: &Delivery) -> bool {
+        let is_way_back = self.range.way_back() == Some(delivery.interval);
+        is_way_back || !self.is_way_back && self.range.covers(delivery.interval)
     }
 }

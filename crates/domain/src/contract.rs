@@ -10,7 +10,11 @@
 //!                           └ the last post ends ┘ and would be found
 //! ```
 
-use crate::{Entry, Interval, Planned, Timestamp};
+use crate::{Planned, Span, Timestamp};
+
+/// How old the read of a span may be when a worker begins a post by it, ms, where the upstream forgets. The
+/// worker checks that.
+pub const READ_VALID_FOR: i64 = 2 * 60_000;
 
 /// The longest margin by which a worker stops before an upstream forgets, where posts end sooner, ms.
 const MARGIN_MAX: i64 = 60_000;
@@ -50,62 +54,48 @@ impl Memory {
         (safe > 0).then(|| earliest.plus(safe))
     }
 
-    /// A lookup that is sent then or later, and finds nothing, proves that the upstream does not have the
-    /// usage. Earlier, a post may still take effect: without a lookup one began from `earliest` on, and
-    /// after lookups they end by `ended`.
-    fn settled_at(
-        self,
-        earliest: Timestamp,
-        ended: Option<Timestamp>,
-        owned_since: Timestamp,
-    ) -> Timestamp {
-        let last_begun = self.safe_until(earliest);
-        let last_ended = last_begun.map(|begun| begun.plus(self.post_timeout));
-        let ended = last_ended.max(ended);
+    /// A lookup that is sent then or later, and finds nothing, proves that the upstream does not have a usage
+    /// whose posts end by `ended`.
+    fn settled_after(self, ended: Option<Timestamp>, owned_since: Timestamp) -> Timestamp {
         let ended = ended.map_or(owned_since, |ended| ended.max(owned_since));
         ended.plus(self.settles)
     }
 }
 
 impl Contract {
-    /// Until then the usage of a planned interval may be posted without a lookup; none if it must always be
-    /// looked up first.
-    pub fn safe_until(&self, planned: &Planned) -> Option<Timestamp> {
+    /// Until then the usage in hand may be posted without a lookup; none if it must always be looked up first.
+    /// What is sent again always is.
+    pub fn safe_until(&self, span: &Span) -> Option<Timestamp> {
         match self {
             Self::Forever => Some(Timestamp::MAX),
-            Self::Forgets(memory) => memory.safe_until(earliest_post(planned)),
+            Self::Forgets(_) if !span.processing.again.is_empty() => None,
+            Self::Forgets(memory) => {
+                let planned = span.processing.planned.as_ref()?;
+                memory.safe_until(earliest_post(planned))
+            }
         }
     }
 
     /// A lookup that is sent then or later, and finds nothing, proves that the upstream does not have the
-    /// usage of a planned interval. `owned_since` is when this worker took the span over.
-    pub fn settled_at(&self, planned: &Planned, owned_since: Timestamp) -> Timestamp {
-        match self {
-            Self::Forever => Timestamp::MIN,
-            Self::Forgets(memory) => {
-                memory.settled_at(earliest_post(planned), planned.posts_end_by, owned_since)
+    /// usage in hand. `owned_since` is when this worker took the span over.
+    pub fn settled_at(&self, span: &Span, owned_since: Timestamp) -> Timestamp {
+        let Self::Forgets(memory) = self else {
+            return Timestamp::MIN;
+        };
+        let processing = &span.processing;
+        match (processing.again.first(), &processing.planned) {
+            // Posts before were decided by reads from before it was moved here.
+            (Some(again), _) => {
+                let last_begun = again.at.plus(READ_VALID_FOR);
+                let ended = Some(last_begun.plus(memory.post_timeout));
+                memory.settled_after(ended.max(again.posts_end_by), owned_since)
             }
-        }
-    }
-
-    /// The same as [`safe_until`](Self::safe_until) for the usage of an entry.
-    pub fn resend_safe_until(&self, entry: &Entry) -> Option<Timestamp> {
-        match self {
-            Self::Forever => Some(Timestamp::MAX),
-            Self::Forgets(memory) => memory.safe_until(earliest_post_of(entry)),
-        }
-    }
-
-    /// The same as [`settled_at`](Self::settled_at) for the usage of an entry. A worker that sends
-    /// the usage again makes the entry due only once the post before has settled.
-    pub fn resend_settled_at(&self, entry: &Entry, owned_since: Timestamp) -> Timestamp {
-        match self {
-            Self::Forever => Timestamp::MIN,
-            Self::Forgets(memory) => {
-                let answered = [entry.accepted_at, entry.skipped_at, entry.resent_at];
-                let ended = answered.into_iter().flatten().max();
-                memory.settled_at(earliest_post_of(entry), ended, owned_since)
+            (None, Some(planned)) => {
+                let last_begun = memory.safe_until(earliest_post(planned));
+                let ended = last_begun.map(|begun| begun.plus(memory.post_timeout));
+                memory.settled_after(ended.max(planned.posts_end_by), owned_since)
             }
+            (None, None) => owned_since,
         }
     }
 
@@ -117,15 +107,6 @@ impl Contract {
         }
     }
 
-    /// How long a usage that was not found is reserved for the worker that posts it, ms: until the
-    /// post has ended, and its outcome can be found.
-    pub fn claim(&self) -> i64 {
-        match self {
-            Self::Forever => 0,
-            Self::Forgets(memory) => 2 * memory.post_timeout + memory.settles,
-        }
-    }
-
     /// A post may follow a "not found" that was answered at `answered_at` until then.
     pub fn post_before(&self, answered_at: Timestamp) -> Timestamp {
         match self {
@@ -133,30 +114,28 @@ impl Contract {
             Self::Forgets(memory) => answered_at.plus(memory.post_timeout),
         }
     }
+
+    /// Whether posts by an old read do no harm.
+    pub fn is_forever(&self) -> bool {
+        matches!(self, Self::Forever)
+    }
 }
 
 /// The earliest time at which the usage of a planned interval can have been posted: it was planned, and
-/// due.
+/// due: once its interval is over if that goes forwards, at once if it takes back.
 fn earliest_post(planned: &Planned) -> Timestamp {
-    planned.planned_at.max(due_at(planned.interval))
-}
-
-fn earliest_post_of(entry: &Entry) -> Timestamp {
-    entry.planned_at.max(due_at(entry.interval))
-}
-
-/// When an interval is due: once it is over if it goes forwards, at once if it takes back.
-fn due_at(interval: Interval) -> Timestamp {
-    if interval.duration() > 0 {
-        interval.end
+    let due_at = if planned.interval.duration() > 0 {
+        planned.interval.end
     } else {
         Timestamp::MIN
-    }
+    };
+    planned.planned_at.max(due_at)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Interval, Measures, SpanId, StartEvent, Target};
 
     const SECOND: i64 = 1_000;
 
@@ -172,18 +151,26 @@ mod tests {
         }
     }
 
-    fn planned(start: i64, end: i64, planned_at: i64) -> Planned {
-        Planned {
+    fn planned(start: i64, end: i64, planned_at: i64) -> Span {
+        let event = StartEvent {
+            id: None,
+            timestamp: at(start),
+            target: Target::from_store([""; 6]),
+            measures: Measures::from_store(Vec::new()),
+        };
+        let mut span = Span::open(SpanId::Text(String::new()), event, at(start));
+        span.processing.planned = Some(Planned {
             interval: Interval {
                 start: at(start),
                 end: at(end),
             },
             usage_guid: "u".to_owned(),
             planned_at: at(planned_at),
-            granularity: None,
+            by: None,
+            unanswered: false,
             posts_end_by: None,
-            withheld: None,
-        }
+        });
+        span
     }
 
     #[test]
@@ -232,7 +219,9 @@ mod tests {
         assert_eq!(contract.settled_at(&plan, at(0)), at(117 * SECOND));
         let later = contract.settled_at(&plan, at(500 * SECOND));
         assert_eq!(later, at(507 * SECOND));
-        plan.posts_end_by = Some(at(660 * SECOND));
+        if let Some(planned) = &mut plan.processing.planned {
+            planned.posts_end_by = Some(at(660 * SECOND));
+        }
         assert_eq!(contract.settled_at(&plan, at(0)), at(667 * SECOND));
     }
 }

@@ -1,10 +1,10 @@
-//! By which granularity the time of a span was cut into intervals.
+//! By which granularity the time of a span was cut into intervals: its `dimensions`.
 //!
-//! A setting says how long intervals are, and operators change settings. A late stop takes back what was
-//! sampled too much as it was counted: in the pieces in which it was cut forwards. Otherwise a window would
-//! count less than nothing, although the sum is right.
+//! A setting says how long intervals are, and operators change settings. Backwards, and where it is sent again,
+//! time is cut as it was cut forwards. Otherwise a window would count less than nothing, although the sum is
+//! right.
 
-use crate::{Granularity, Planned, Policy, Span, Timestamp};
+use crate::{Granularity, Interval, Policy, Span, Timestamp};
 
 /// A span is cut by this granularity from a time on, until the next cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,41 +13,43 @@ pub struct Cut {
     pub granularity: Granularity,
 }
 
-impl Planned {
-    /// The same plan, as the policy cuts the time of the span. An interval that leads backwards is cut as
-    /// the time was.
-    #[must_use]
-    pub fn cut_by(self, span: &Span, policy: &Policy) -> Self {
-        let is_forwards = self.interval.start < self.interval.end;
-        Self {
-            granularity: is_forwards.then(|| policy.granularities.of(&span.target)),
-            ..self
-        }
-    }
-}
-
 impl Span {
-    /// How the time just before `time` was cut; none where that is not known, because another program
-    /// has sampled it.
-    pub(crate) fn cut_before(&self, time: Timestamp) -> Option<Cut> {
+    /// The next boundary after `time`, as that time was cut; none where another program has cut it, or where
+    /// time ends.
+    pub fn cut_after(&self, time: Timestamp) -> Option<Timestamp> {
+        let cuts = &self.processing.cuts;
+        let place = cuts.partition_point(|cut| cut.from <= time);
+        let boundary = cuts[..place].last()?.granularity.boundary_after(time);
+        let edge = cuts.get(place).map(|cut| cut.from);
+        [boundary, edge].into_iter().flatten().min()
+    }
+
+    /// The boundary before `time`, as that time was cut; none where another program has cut it.
+    pub(crate) fn cut_before(&self, time: Timestamp) -> Option<Timestamp> {
+        let cut = self.cut_just_before(time)?;
+        let boundary = cut.granularity.boundary_before(time);
+        Some(boundary.map_or(cut.from, |boundary| boundary.max(cut.from)))
+    }
+
+    fn cut_just_before(&self, time: Timestamp) -> Option<Cut> {
         let mut cuts = self.processing.cuts.iter().rev();
         cuts.find(|cut| cut.from < time).copied()
     }
 
-    /// The cut that a plan adds: none if it goes on as the plan before, or leads backwards.
-    pub fn added_cut(&self, planned: &Planned) -> Option<Cut> {
-        let granularity = planned.granularity?;
-        let last = self.processing.cuts.last().map(|cut| cut.granularity);
-        (last != Some(granularity)).then_some(Cut {
-            from: planned.interval.start,
-            granularity,
-        })
+    /// By what an interval of the span was cut; by what the policy says where another program has cut it.
+    pub fn granularity_of(&self, interval: Interval, policy: &Policy) -> Granularity {
+        let cut = self.cut_just_before(interval.start.max(interval.end));
+        cut.map_or_else(
+            || policy.granularities.of(&self.target),
+            |cut| cut.granularity,
+        )
     }
 
-    /// Makes a plan the span's, with the cut that it adds.
-    pub(crate) fn plan(&mut self, planned: &Planned) {
-        let cut = self.added_cut(planned);
-        self.processing.cuts.extend(cut);
-        self.processing.planned = Some(planned.clone());
+    /// Notes that the time from `from` on is cut by this granularity.
+    pub(crate) fn cut_by(&mut self, granularity: Granularity, from: Timestamp) {
+        let cuts = &mut self.processing.cuts;
+        if cuts.last().map(|cut| cut.granularity) != Some(granularity) {
+            cuts.push(Cut { from, granularity });
+        }
     }
 }

@@ -1,132 +1,137 @@
 //! The worker's protocol for one span, without I/O (sections 6.5 and 6.6 of the paper).
 //!
-//! A worker may die at any instruction. So the interval is planned, and a majority has the plan,
-//! before its usage is posted. After the upstream has accepted the usage, its entry is written into the
-//! ledger. Only then one change records the execution and plans the next interval. If a worker dies in
-//! between, the plan remains: the next worker posts the same usage, which the upstream recognises, and
-//! writes the same entry, which the ledger recognises. So each recorded execution has its entry.
+//! A worker may die at any instruction. So an interval is planned, and a majority has the plan, before its
+//! usage is posted. After the upstream has accepted the usage, its entry is written into the ledger. Only then
+//! one change records the execution and plans the next interval. If a worker dies in between, the plan remains:
+//! the next worker posts the same usage, which the upstream recognises, and writes the same entry, which the
+//! ledger recognises. So each recorded execution has its entry.
 //!
 //! ```text
 //!              ┌────────── on_change_made ────────────┐
 //!              ▼                                      │
 //! action() ─► Change ─ on_change_rejected ─► Reread ─ on_reread ─► action() or Done
-//!        │                                      (a failure that was answered: Done at once)
+//!        │                                      (a refusal: Done at once)
 //!        ├──► LookUp ─┬─ on_found ────────────► as on_accepted
 //!        │            ├─ on_not_found ────────► action() (records it) ─► Post
 //!        │            ├─ on_lookup_postponed ─► action() (postpones the span)
 //!        │            └─ on_failed ───────────► action() (records the failure)
-//!        ├──► Post ─┬─ on_accepted ─► action() ─► WriteEntry (a probe: BeginResuming before)
-//!        │          ├─ on_failed ───► action() (records the failure; one that suspends: Register before)
+//!        ├──► Post ─┬─ on_accepted ─► action() ─► WriteEntry
+//!        │          ├─ on_failed ───► action() (records the failure)
 //!        │          └─ on_outdated ─► action() ─► Reread
-//!        └──► WriteEntry ─ on_entry_written ──► action() (records the execution)
+//!        ├──► WriteEntry ─ on_entry_written ──► action() (records the execution)
+//!        └──► ResumeCause ─ on_cause_resumed ─► action() (after a probe)
 //! ```
 //!
-//! A usage that an operator skips, or that takes back what never counted (it is *withheld*), is not posted:
-//! `WriteEntry` comes first then. If the worker's read of the span is too old for a post
-//! ([`READ_VALID_FOR`]), it answers with [`Driver::on_outdated`], and reads the span again.
+//! **A post is named before it is made.** A plan, and the first of `again`, names the run that may post it. A
+//! run posts only what names it. Another run first writes itself there, and flags the usage `unanswered`,
+//! because the run before may have posted it. After a change without an answer a run writes its name again: a
+//! change that is made late is shut out by the version.
+//!
+//! **What a worker knows is kept.** If the change that records an acceptance or a post without an answer is
+//! rejected, the worker reads the span again, and writes what it knows wherever that interval stands by then:
+//! planned, `excluded` or `again`. If the store gives no answer, the run [remembers](Remembered) it.
 //!
 //! Where the upstream forgets ([`Contract`]), a usage that may have been posted too long ago is looked up
 //! before it is posted. One that is found counts as accepted. That it was not found is recorded on the span
-//! before the post ([`Change::NotFound`]), so that no two workers post it.
-//!
-//! A failure that suspends the span asks for `Register` first: the cause is kept before any span is
-//! suspended under it. A span that probes its cause asks for `BeginResuming` before `WriteEntry`, so
-//! that the success of a probe is not lost in a crash.
+//! before the post, and is the right of this drive to one post, until its time ends.
 //!
 //! The worker, the model and the simulation carry out the actions that the driver returns.
 
 use crate::{
-    Acceptance, Cause, CauseId, Change, Contract, Entry, EntryState, Failure, Next, Planned,
-    Policy, Span, Step, Timestamp, next_step,
+    Acceptance, CauseId, Change, ChangeKind, Contract, Delivery, Entry, Failure, Policy, RunId,
+    SUSPENDED_DUE_AT, Span, Step, Timestamp, next_step,
 };
-
-/// How old the read of a span may be when a worker begins a post by it, ms. The worker checks that.
-pub const READ_VALID_FOR: i64 = 2 * 60_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Have the store make this change. Answer with [`Driver::on_change_made`] or
     /// [`Driver::on_change_rejected`].
-    Change(Change),
-    /// Post the usage of this planned interval. Answer with [`Driver::on_accepted`],
-    /// [`Driver::on_failed`] or [`Driver::on_outdated`].
+    Change(Box<Change>),
+    /// Post this usage. Answer with [`Driver::on_accepted`], [`Driver::on_failed`] or
+    /// [`Driver::on_outdated`].
     Post {
-        planned: Planned,
-        /// The post must begin before; after that it is outdated.
-        begin_before: Timestamp,
+        delivery: Delivery,
+        /// The post must begin before, by a read that is not too old; none where neither matters.
+        begin_before: Option<Timestamp>,
     },
-    /// Ask the upstream whether it has the usage of this planned interval. Answer with
-    /// [`Driver::on_found`], [`Driver::on_not_found`], [`Driver::on_failed`] or
-    /// [`Driver::on_lookup_postponed`].
-    LookUp(Planned),
+    /// Ask the upstream whether it has this usage. Answer with [`Driver::on_found`],
+    /// [`Driver::on_not_found`], [`Driver::on_failed`] or [`Driver::on_lookup_postponed`].
+    LookUp(Delivery),
     /// Write this entry into the ledger. Answer with [`Driver::on_entry_written`].
     WriteEntry(Box<Entry>),
-    /// Keep this cause of refusals, before the span is suspended under it. Answer with
-    /// [`Driver::on_registered`].
-    Register(Box<Cause>),
-    /// Mark this cause, so that all spans that are suspended for it are resumed. Answer with
-    /// [`Driver::on_resuming_begun`].
-    BeginResuming(CauseId),
+    /// Resume the spans that are suspended for this cause. Answer with [`Driver::on_cause_resumed`].
+    ResumeCause(CauseId),
     /// Read the span again. Answer with [`Driver::on_reread`].
     Reread,
     /// Nothing is left to do for now.
     Done,
 }
 
+/// What holds for all spans of a run.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    pub run: RunId,
+    pub policy: Policy,
+    pub contract: Contract,
+    /// How many refusals of one planned interval suspend a span.
+    pub suspend_after: u32,
+}
+
+/// What a run keeps in mind about a span when a drive ends early.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Remembered {
+    /// What came of a post, and may not be recorded.
+    known: Option<Known>,
+    /// A change had no answer: the run must name itself again before it posts.
+    must_name: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Known {
+    delivery: Delivery,
+    /// The upstream has accepted the usage; none if a post had no answer.
+    acceptance: Option<Acceptance>,
+    /// Whether a lookup has found it. That says nothing about others.
+    is_found: bool,
+}
+
+impl Remembered {
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Drives one span for one worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Driver {
     span: Span,
-    /// The plan whose usage the upstream has accepted, or that was skipped or withheld, until that is recorded.
-    outcome: Option<PlanOutcome>,
-    contract: Contract,
+    remembered: Remembered,
     owned_since: Timestamp,
-    /// The upstream does not have the usage of the planned interval.
-    not_found: Option<NotFound>,
+    /// The upstream does not have the usage in hand.
+    not_there: Option<NotThere>,
+    /// The cause whose probe was accepted just now.
+    accepted_probe: Option<CauseId>,
     state: DriverState,
 }
 
 /// The upstream does not have a usage, and no post of it can still come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct NotFound {
+struct NotThere {
     /// Until then its post may begin.
     post_before: Timestamp,
-    /// Whether the span says that the usage was not found, so that no other worker posts it.
+    /// Whether the span says so, so that no other worker posts it.
     is_recorded: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct PlanOutcome {
-    planned: Planned,
-    progress: Progress,
-}
-
-/// How far it is recorded.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Progress {
-    Accepted {
-        acceptance: Acceptance,
-        /// Whether the cause that this span probes is marked as resuming.
-        is_resuming: bool,
-    },
-    /// The ledger has its entry, in this state.
-    EntryWritten(EntryState),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum DriverState {
     /// The driver decides from the span that it knows.
     Deciding,
-    /// A failure must be recorded, once its cause is kept.
-    Failed {
-        failure: Failure,
-        unregistered: Option<Box<Cause>>,
-    },
-    /// A failure without an answer could not be recorded, because the span has changed.
-    Unrecorded(Failure),
-    /// The last change was rejected.
-    Rejected,
-    /// The span was read too long ago.
+    /// The ledger has the entry of the usage in hand.
+    EntryWritten,
+    /// A failure must be recorded.
+    Failed(Failure),
+    /// The span must be read again: a change was rejected, or the span was read too long ago.
     Outdated,
     /// Too many lookups are under way: the span waits until this time.
     LookupPostponed(Timestamp),
@@ -134,17 +139,18 @@ enum DriverState {
 }
 
 impl Driver {
-    /// A driver for a span that was just read, for an upstream with this contract. `owned_since` is when
-    /// this worker took the span over.
-    pub fn new(span: Span, contract: Contract, owned_since: Timestamp) -> Self {
-        Self {
+    /// A driver for a span that was just read. `owned_since` is when this worker took the span over.
+    pub fn new(span: Span, remembered: Remembered, owned_since: Timestamp) -> Self {
+        let mut driver = Self {
             span,
-            outcome: None,
-            contract,
+            remembered,
             owned_since,
-            not_found: None,
+            not_there: None,
+            accepted_probe: None,
             state: DriverState::Deciding,
-        }
+        };
+        driver.forget_settled();
+        driver
     }
 
     pub fn span(&self) -> &Span {
@@ -154,178 +160,227 @@ impl Driver {
     /// Whether an outcome is not recorded yet: a usage was accepted, or a post has failed. It should be
     /// recorded before the worker stops. If it is not, nothing is lost.
     pub fn has_unrecorded_outcome(&self) -> bool {
-        self.outcome.is_some()
+        self.remembered.known.is_some()
             || matches!(
                 self.state,
-                DriverState::Failed { .. } | DriverState::Unrecorded(_)
+                DriverState::Failed(_) | DriverState::EntryWritten
             )
     }
 
-    pub fn action(&self, now: Timestamp, policy: &Policy) -> Action {
+    /// What the run is to keep in mind, where the store has failed and this drive ends.
+    pub fn into_remembered(self) -> Remembered {
+        Remembered {
+            must_name: true,
+            ..self.remembered
+        }
+    }
+
+    pub fn action(&self, now: Timestamp, terms: &Terms) -> Action {
+        let change = |change: Change| Action::Change(Box::new(change));
         match &self.state {
-            DriverState::Deciding => self.decide(now, policy),
-            DriverState::Failed {
-                unregistered: Some(cause),
-                ..
-            } => Action::Register(cause.clone()),
-            DriverState::Failed { failure, .. } => {
-                Action::Change(Change::failed(&self.span, failure.clone()))
+            DriverState::Deciding => self.decide(now, terms),
+            DriverState::EntryWritten if self.is_again_in_hand() => {
+                change(self.span.to_record_again(now, &terms.policy))
             }
-            DriverState::LookupPostponed(due_at) => {
-                Action::Change(Change::Postpone { due_at: *due_at })
+            DriverState::EntryWritten => change(self.span.to_record(terms.run, now, &terms.policy)),
+            DriverState::Failed(failure) => {
+                change(
+                    self.span
+                        .to_fail(failure, terms.suspend_after, now, &terms.policy),
+                )
             }
-            DriverState::Unrecorded(_) | DriverState::Rejected | DriverState::Outdated => {
-                Action::Reread
-            }
+            DriverState::LookupPostponed(due_at) => change(self.span.to_postpone(*due_at)),
+            DriverState::Outdated => Action::Reread,
             DriverState::Done => Action::Done,
         }
     }
 
-    fn decide(&self, now: Timestamp, policy: &Policy) -> Action {
-        if let (Some(suspension), None) = (self.span.processing.suspended, &self.outcome) {
-            return Action::Change(Change::KeepSuspended { suspension });
+    fn decide(&self, now: Timestamp, terms: &Terms) -> Action {
+        let change = |change: Change| Action::Change(Box::new(change));
+        if let Some(action) = self.settle_known(now, terms) {
+            return action;
         }
-        let step = next_step(&self.span, now, policy);
-        let due_at = step.due_at(now);
-        match step {
-            Step::Execute(planned) => self.execute(planned, now, policy),
-            Step::Plan(interval) => Action::Change(Change::Plan {
-                planned: Planned::new(&self.span, interval, now).cut_by(&self.span, policy),
-                due_at,
-            }),
-            Step::Complete if self.span.processing.complete => Action::Done,
-            Step::Complete => Action::Change(Change::Complete),
-            Step::Wait(until) => Action::Change(Change::Postpone { due_at: until }),
+        if let Some(cause) = self.accepted_probe {
+            return Action::ResumeCause(cause);
         }
-    }
-
-    /// Posts the usage, then has its entry written, then records the execution. Only the original
-    /// Sampler plans intervals of no length; there is nothing to bill, and no entry to write.
-    ///
-    /// A usage that takes back what never counted is not posted: its entry is written at once. That was
-    /// decided with the plan, so that all workers do the same.
-    ///
-    /// A usage that an operator skips is not posted either. A worker that had posted it before the
-    /// skip, and has the answer, writes that it is accepted. The ledger keeps what is written first,
-    /// and the span records what the ledger keeps.
-    fn execute(&self, planned: Planned, now: Timestamp, policy: &Policy) -> Action {
-        match self.outcome.as_ref().map(|outcome| &outcome.progress) {
-            _ if planned.interval.is_empty() => Action::Change(self.execution(now, policy, false)),
-            None if planned.withheld.is_some() => write_entry(Entry::of_withheld(&self.span, now)),
-            None => match self.span.to_be_skipped() {
-                // A post that was begun before the span was suspended may still be on its way.
-                Some(skip) if skip.not_before > now => Action::Change(Change::Postpone {
-                    due_at: skip.not_before,
-                }),
-                Some(_) => write_entry(Entry::of_skipped(&self.span, now)),
-                None => self.deliver(planned, now),
-            },
-            Some(Progress::Accepted {
-                acceptance,
-                is_resuming,
-            }) => self.after_acceptance(acceptance, *is_resuming),
-            Some(Progress::EntryWritten(kept)) => {
-                // A withheld piece has the state of what it takes back. With a usage that was set aside it
-                // changes `billed`, as that usage did.
-                let is_skipped = *kept == EntryState::Skipped;
-                Action::Change(self.execution(now, policy, is_skipped))
-            }
-        }
-    }
-
-    /// Posts the usage while the upstream surely remembers all earlier posts of it. After that looks it up
-    /// first. A usage that is not found is posted once the span says that it was not found.
-    fn deliver(&self, planned: Planned, now: Timestamp) -> Action {
-        let safe_until = self.contract.safe_until(&planned);
-        if let Some(begin_before) = safe_until.filter(|until| now < *until) {
-            return Action::Post {
-                planned,
-                begin_before,
+        let span = &self.span;
+        if let Some(again) = span.processing.again.first() {
+            return match &again.accepted {
+                Some(acceptance) => self.write_entry(acceptance.clone(), terms),
+                None => self.deliver(again.by, now, terms),
             };
         }
-        match self.not_found.filter(|it| now < it.post_before) {
-            Some(it) if it.is_recorded => Action::Post {
-                planned,
-                begin_before: it.post_before,
-            },
-            Some(_) => Action::Change(Change::NotFound {
-                posts_end_by: self.contract.posts_end_by(now),
-            }),
-            None => Action::LookUp(planned),
+        if span.suspension().is_some() {
+            return self.wait(SUSPENDED_DUE_AT);
         }
-    }
-
-    /// The action once the upstream has the usage: a probe marks its cause as resuming, then the
-    /// entry is written.
-    fn after_acceptance(&self, acceptance: &Acceptance, is_resuming: bool) -> Action {
-        if let Some(cause) = self.span.processing.probe.filter(|_| !is_resuming) {
-            return Action::BeginResuming(cause);
-        }
-        write_entry(Entry::of_accepted(&self.span, acceptance.clone()))
-    }
-
-    /// Records that the planned interval was executed or skipped, and plans the next one if it is
-    /// due.
-    fn execution(&self, now: Timestamp, policy: &Policy, is_skipped: bool) -> Change {
-        // What is skipped is not taken back by the step that follows.
-        let after = if is_skipped {
-            self.span.skipped()
-        } else {
-            self.span.executed()
-        };
-        let step = next_step(&after, now, policy);
-        let due_at = step.due_at(now);
-        let next = match step {
-            Step::Plan(interval) => {
-                Next::Planned(Planned::new(&after, interval, now).cut_by(&after, policy))
+        match (
+            next_step(span, now, &terms.policy),
+            &span.processing.planned,
+        ) {
+            (Step::Execute, Some(planned)) if planned.interval.is_empty() => {
+                change(span.to_record(terms.run, now, &terms.policy))
             }
-            Step::Complete => Next::Complete,
-            // Nothing is planned after an execution, so there is nothing to execute.
-            Step::Wait(_) | Step::Execute(_) => Next::Wait,
-        };
-        if is_skipped {
-            Change::Skipped { next, due_at }
-        } else {
-            Change::Executed { next, due_at }
+            (Step::Execute, planned) => {
+                let by = planned.as_ref().and_then(|planned| planned.by);
+                self.deliver(by, now, terms)
+            }
+            (Step::Plan(interval), _) => {
+                change(span.to_plan(interval, terms.run, now, &terms.policy))
+            }
+            (Step::Trim(to), _) => change(span.to_trim(to, now, &terms.policy)),
+            (Step::Complete, _) if span.processing.complete => Action::Done,
+            (Step::Complete, _) => change(span.to_complete()),
+            (Step::Wait(until), _) => self.wait(until),
         }
     }
 
-    /// Input: the upstream has accepted the usage of the planned interval.
-    pub fn on_accepted(&mut self, acceptance: Acceptance) {
-        let planned = self.span.processing.planned.clone();
-        self.outcome = planned.map(|planned| PlanOutcome {
-            planned,
-            progress: Progress::Accepted {
-                acceptance,
-                is_resuming: false,
+    /// Writes what is known wherever the interval stands: an acceptance into the ledger and then onto the span,
+    /// a post without an answer as a flag.
+    fn settle_known(&self, now: Timestamp, terms: &Terms) -> Option<Action> {
+        let change = |change: Change| Action::Change(Box::new(change));
+        let Known {
+            delivery,
+            acceptance,
+            ..
+        } = self.remembered.known.as_ref()?;
+        let Some(acceptance) = acceptance else {
+            return self.span.to_flag(delivery).map(change);
+        };
+        if self.span.plans(&delivery.usage_guid) {
+            let delivery = self.planned_delivery()?;
+            let entry = Entry::new(&self.span, &delivery, acceptance.clone(), &terms.policy);
+            return Some(Action::WriteEntry(Box::new(entry)));
+        }
+        if self.is_first_of_again(delivery) {
+            let is_accepted = self.span.processing.again[0].accepted.is_some();
+            return (!is_accepted).then(|| change(self.span.to_accept(acceptance.clone())));
+        }
+        self.span.to_move(delivery, now).map(change)
+    }
+
+    /// Drops what is known once the span says it, or can no longer say it.
+    fn forget_settled(&mut self) {
+        let Some(known) = &self.remembered.known else {
+            return;
+        };
+        let span = &self.span;
+        let is_open = match &known.acceptance {
+            None => span.to_flag(&known.delivery).is_some(),
+            Some(_) => {
+                span.plans(&known.delivery.usage_guid)
+                    || self.is_first_of_again(&known.delivery)
+                        && span.processing.again[0].accepted.is_none()
+                    || span
+                        .processing
+                        .excluded
+                        .iter()
+                        .any(|it| it.covers(known.delivery.interval))
+            }
+        };
+        if !is_open {
+            self.remembered.known = None;
+        }
+    }
+
+    fn is_first_of_again(&self, delivery: &Delivery) -> bool {
+        let first = self.span.next_again();
+        first.is_some_and(|first| first.usage_guid == delivery.usage_guid)
+    }
+
+    fn is_again_in_hand(&self) -> bool {
+        let accepted = self.remembered.known.as_ref();
+        let is_planned = accepted.is_some_and(|it| self.span.plans(&it.delivery.usage_guid));
+        !is_planned && !self.span.processing.again.is_empty()
+    }
+
+    fn planned_delivery(&self) -> Option<Delivery> {
+        let planned = self.span.processing.planned.as_ref()?;
+        Some(Delivery {
+            interval: planned.interval,
+            usage_guid: planned.usage_guid.clone(),
+            is_again: false,
+        })
+    }
+
+    fn wait(&self, until: Timestamp) -> Action {
+        if self.span.processing.due_at == until {
+            return Action::Done;
+        }
+        Action::Change(Box::new(self.span.to_postpone(until)))
+    }
+
+    /// Names this run, then posts the usage in hand while the upstream surely remembers all earlier posts of
+    /// it. After that looks it up first. A usage that is not found is posted once the span says so.
+    fn deliver(&self, by: Option<RunId>, now: Timestamp, terms: &Terms) -> Action {
+        let change = |change: Change| Action::Change(Box::new(change));
+        if by != Some(terms.run) || self.remembered.must_name {
+            return change(self.span.to_name(terms.run));
+        }
+        let contract = &terms.contract;
+        let delivery = self.span.in_hand().expect("something is in hand");
+        if contract.is_forever() {
+            return Action::Post {
+                delivery,
+                begin_before: None,
+            };
+        }
+        let safe_until = contract.safe_until(&self.span);
+        if let Some(until) = safe_until.filter(|until| now < *until) {
+            return Action::Post {
+                delivery,
+                begin_before: Some(until),
+            };
+        }
+        match self.not_there.filter(|it| now < it.post_before) {
+            Some(it) if it.is_recorded => Action::Post {
+                delivery,
+                begin_before: Some(it.post_before),
             },
+            Some(_) => change(self.span.to_not_there(contract.posts_end_by(now))),
+            None => Action::LookUp(delivery),
+        }
+    }
+
+    fn write_entry(&self, acceptance: Acceptance, terms: &Terms) -> Action {
+        let delivery = self.span.in_hand().expect("something is in hand");
+        let entry = Entry::new(&self.span, &delivery, acceptance, &terms.policy);
+        Action::WriteEntry(Box::new(entry))
+    }
+
+    /// Input: the upstream has accepted the usage in hand.
+    pub fn on_accepted(&mut self, acceptance: Acceptance) {
+        self.know(Some(acceptance), false);
+    }
+
+    fn know(&mut self, acceptance: Option<Acceptance>, is_found: bool) {
+        self.remembered.known = self.span.in_hand().map(|delivery| Known {
+            delivery,
+            acceptance,
+            is_found,
         });
     }
 
-    /// Input: the upstream has the usage of the planned interval from an earlier post. That says nothing
-    /// about others: a probe does not resume the spans of its cause.
+    /// Input: the upstream has the usage in hand from an earlier post. That says nothing about others: a probe
+    /// does not resume the spans of its cause.
     pub fn on_found(&mut self, acceptance: Acceptance) {
-        self.on_accepted(acceptance);
-        self.on_resuming_begun();
+        self.know(Some(acceptance), true);
     }
 
-    /// Input: a lookup that was sent at `sent_at` has not found the usage of the planned interval. It proves
-    /// something only once all posts of the usage have settled; until then `failure` is recorded, and the
-    /// usage is looked up again.
-    pub fn on_not_found(&mut self, sent_at: Timestamp, failure: Failure) {
-        let planned = self.span.processing.planned.as_ref();
-        let settled_at = planned.map(|it| self.contract.settled_at(it, self.owned_since));
-        match settled_at {
-            Some(settled_at) if sent_at < settled_at => self.on_failed(Failure {
+    /// Input: a lookup that was sent at `sent_at` has not found the usage in hand. It proves something only
+    /// once all posts of the usage have settled; until then `failure` is recorded, and the usage is looked up
+    /// again.
+    pub fn on_not_found(&mut self, sent_at: Timestamp, failure: Failure, terms: &Terms) {
+        let settled_at = terms.contract.settled_at(&self.span, self.owned_since);
+        if sent_at < settled_at {
+            self.on_failed(Failure {
                 retry_at: settled_at,
                 ..failure
-            }),
-            _ => {
-                self.not_found = Some(NotFound {
-                    post_before: self.contract.post_before(failure.at),
-                    is_recorded: false,
-                });
-            }
+            });
+        } else {
+            self.not_there = Some(NotThere {
+                post_before: terms.contract.post_before(failure.at),
+                is_recorded: false,
+            });
         }
     }
 
@@ -334,103 +389,73 @@ impl Driver {
         self.state = DriverState::LookupPostponed(again_at);
     }
 
-    /// Input: the cause that this span probes is marked as resuming.
-    pub fn on_resuming_begun(&mut self) {
-        let progress = self.outcome.as_mut().map(|outcome| &mut outcome.progress);
-        if let Some(Progress::Accepted { is_resuming, .. }) = progress {
-            *is_resuming = true;
-        }
+    /// Input: the ledger has the entry that was to be written.
+    pub fn on_entry_written(&mut self) {
+        self.state = DriverState::EntryWritten;
     }
 
-    /// Input: the ledger has an entry of the usage of the planned interval, in this state. The entry
-    /// that was written first stays.
-    pub fn on_entry_written(&mut self, kept: EntryState) {
-        let planned = self.span.processing.planned.clone();
-        self.outcome = planned.map(|planned| PlanOutcome {
-            planned,
-            progress: Progress::EntryWritten(kept),
-        });
+    /// Input: the spans of the cause of an accepted probe are resumed.
+    pub fn on_cause_resumed(&mut self) {
+        self.accepted_probe = None;
     }
 
-    /// Input: the usage of the planned interval could not be delivered.
+    /// Input: the usage in hand could not be delivered.
     pub fn on_failed(&mut self, failure: Failure) {
-        self.not_found = None;
-        self.state = DriverState::Failed {
-            unregistered: failure.cause(&self.span).map(Box::new),
-            failure,
-        };
-    }
-
-    /// Input: the store has the cause under which the span is to be suspended.
-    pub fn on_registered(&mut self) {
-        if let DriverState::Failed { unregistered, .. } = &mut self.state {
-            *unregistered = None;
+        self.not_there = None;
+        if failure.unanswered {
+            self.know(None, false);
         }
+        self.state = DriverState::Failed(failure);
     }
 
     /// Input: the store has made this change.
-    ///
-    /// # Panics
-    /// If an execution was recorded and nothing was planned.
-    pub fn on_change_made(&mut self, change: &Change) {
-        self.set_span(self.span.after(change));
+    pub fn on_change_made(&mut self, change: Change) {
+        let known = self.remembered.known.as_ref();
+        let is_probe = change.kind == ChangeKind::Record && known.is_some_and(|it| !it.is_found);
+        if let Some(cause) = self.span.processing.probe.filter(|_| is_probe) {
+            self.accepted_probe = Some(cause);
+        }
         // A usage is posted once for each lookup that did not find it.
-        self.not_found = match change {
-            Change::NotFound { .. } => self.not_found.map(|it| NotFound {
+        let not_there = self.not_there.take();
+        if change.kind == ChangeKind::NotThere {
+            self.not_there = not_there.map(|it| NotThere {
                 is_recorded: true,
                 ..it
-            }),
-            _ => None,
+            });
+        }
+        // A change that was made shuts out each earlier one that may still be under way.
+        self.remembered.must_name = false;
+        let is_last = matches!(change.kind, ChangeKind::Fail | ChangeKind::Postpone);
+        self.state = if is_last {
+            DriverState::Done
+        } else {
+            DriverState::Deciding
         };
-        if change.is_last() {
+        self.set_span(change.after);
+    }
+
+    /// Input: the store has rejected the change, because the span has changed since it was read. A refusal is
+    /// dropped: the span stays due, and is found again. What is known is written wherever it stands now.
+    pub fn on_change_rejected(&mut self) {
+        let is_dropped =
+            matches!(self.state, DriverState::Failed(_)) && self.remembered.known.is_none();
+        self.state = if is_dropped {
+            DriverState::Done
+        } else {
+            DriverState::Outdated
+        };
+    }
+
+    /// Input: the span as it was read again; `None` if it was removed. The driver decides again.
+    pub fn on_reread(&mut self, fresh: Option<Span>) {
+        self.not_there = None;
+        if let Some(fresh) = fresh {
+            self.set_span(fresh);
+            self.state = DriverState::Deciding;
+        } else {
+            self.remembered.known = None;
             self.state = DriverState::Done;
         }
-    }
-
-    /// Input: the store has rejected the change, because the span has changed since it was read. A
-    /// failure need not be recorded then, unless its post may have been carried out: the span stays due,
-    /// and is found again.
-    pub fn on_change_rejected(&mut self) {
-        self.state = match &self.state {
-            DriverState::Failed { failure, .. } if failure.unanswered => {
-                DriverState::Unrecorded(failure.clone())
-            }
-            DriverState::Failed { .. } => DriverState::Done,
-            _ => DriverState::Rejected,
-        };
-    }
-
-    /// Input: the span as it was read again; `None` if it was removed. If the
-    /// version is the same, and something else that a change is decided by has changed
-    /// ([`Span::is_unchanged`]) or the read was too old, the driver decides again. Otherwise it is done:
-    /// another worker drives the span, or the next search finds it.
-    pub fn on_reread(&mut self, fresh: Option<Span>) {
-        match fresh {
-            Some(fresh) if self.decides_again(&fresh) => {
-                self.set_span(fresh);
-                self.state = match &self.state {
-                    DriverState::Unrecorded(failure) => DriverState::Failed {
-                        failure: failure.clone(),
-                        unregistered: None,
-                    },
-                    _ => DriverState::Deciding,
-                };
-            }
-            _ => self.state = DriverState::Done,
-        }
-    }
-
-    fn decides_again(&self, fresh: &Span) -> bool {
-        let is_outdated = self.state == DriverState::Outdated;
-        fresh.processing.version == self.span.processing.version
-            && (is_outdated || !self.span.is_unchanged(fresh))
-    }
-
-    /// Whether a post had no answer, and the span, as it was read again, cannot say so any more: another worker
-    /// has recorded the usage, or has looked it up.
-    pub fn loses_answer(&self, fresh: Option<&Span>) -> bool {
-        matches!(self.state, DriverState::Unrecorded(_))
-            && !fresh.is_some_and(|fresh| self.decides_again(fresh))
     }
 
     /// Input: the span was read too long ago for a post, or it is too late for one without another lookup.
@@ -439,20 +464,8 @@ impl Driver {
         self.state = DriverState::Outdated;
     }
 
-    /// Replaces the span, and drops the outcome if its plan is no longer the span's, or if the ledger has a
-    /// skip that does not say yet that a post had no answer.
     fn set_span(&mut self, span: Span) {
-        let learned = span.processing.unanswered && !self.span.processing.unanswered;
         self.span = span;
-        let planned = self.span.processing.planned.as_ref();
-        let skipped = Progress::EntryWritten(EntryState::Skipped);
-        self.outcome.take_if(|outcome| {
-            Some(&outcome.planned) != planned || (learned && outcome.progress == skipped)
-        });
+        self.forget_settled();
     }
-}
-
-/// Has the entry of the planned interval written.
-fn write_entry(entry: Option<Entry>) -> Action {
-    Action::WriteEntry(Box::new(entry.expect("it was planned")))
 }

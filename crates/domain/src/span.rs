@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-use uuid::Uuid;
-
 use crate::{
-    CauseId, ClientId, Cut, EventId, Granularity, Interval, LastError, Measures, Resent,
-    StartEvent, StopEvent, Suspension, Target, Timestamp, Uncounted, UncountedReason, usage_guid,
+    Again, CauseId, ClientId, Cut, EventId, Excluded, Interval, Measures, RunId, StartEvent,
+    StopEvent, Suspension, Target, Timestamp,
 };
+use serde::{Deserialize, Serialize};
 
 /// The id of a span's document: the `_id` from MongoDB or from its client.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -73,135 +71,31 @@ pub struct Span {
     pub processing: Processing,
 }
 
-/// How far a span has been sampled.
+/// How far a span has been sampled, and what stands in the way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Processing {
     /// Nothing is left to do.
     pub complete: bool,
-    /// The interval that was executed last; before the first, one of no length at the start.
+    /// The interval that was executed, skipped or trimmed last; before the first, one of no length at the start.
     pub last: Interval,
     /// The interval that is to be executed next, once it is decided.
     pub planned: Option<Planned>,
-    /// Grows with every change of plan; each such change requires the version it was based on.
+    /// The lock: each change adds 1, a stop too, and each change but a start and a stop requires the version
+    /// that was read.
     pub version: i64,
-    /// Deliveries (posts or lookups) that failed since the last execution.
-    pub attempts: u32,
-    /// How many refusals of the planned interval's usage count towards a suspension. A span that is
-    /// resumed with its cause, or as a probe, begins one below the number that suspends; a span that an
-    /// operator resumes alone begins at 0.
-    pub refusals: u32,
-    /// When the upstream first refused the usage of the planned interval.
-    pub refused_at: Option<Timestamp>,
-    /// Whether a post of the planned interval's usage had no answer, or one that a gateway gives where it
-    /// loses the upstream's: it may count upstream, whatever was answered since.
-    pub unanswered: bool,
-    /// Why the planned interval could not be delivered the last time.
-    pub last_error: Option<LastError>,
-    pub suspended: Option<Suspension>,
-    /// The cause that this span probes: if its usage is accepted, all spans of the cause resume.
-    pub probe: Option<CauseId>,
-    /// The operator's request to skip the planned interval, if there is one.
-    pub skip: Option<Skip>,
-    /// The last resend of a usage that `totals` count.
-    pub resent: Option<Resent>,
-    /// The intervals that were sampled and do not count upstream, in the order in which that became
-    /// known; at most [`UNCOUNTED_MAX`](crate::UNCOUNTED_MAX).
-    pub uncounted: Vec<Uncounted>,
+    /// When the span needs a worker next.
+    pub due_at: Timestamp,
     /// How the time of the span was cut, from the first time on: an element more with each plan by another
     /// granularity.
     pub cuts: Vec<Cut>,
-    /// The sums of the executions.
-    pub totals: Totals,
-}
-
-/// How long after the last refusal a usage can be skipped, ms: by then no post of it is in flight. A
-/// worker begins no post by a read of the span that is older than
-/// [`READ_VALID_FOR`](crate::READ_VALID_FOR) and the length of a search, and a post ends after
-/// `SAMPLER_POST_TIMEOUT`. The rest is for the writes of the suspension (`check_skip` in
-/// `worker/src/settings.rs`).
-pub const SKIP_DELAY: i64 = 5 * 60_000;
-
-/// An operator skips the planned interval of a span: its usage is no longer posted. The interval
-/// counts as sampled once the ledger says that it is skipped.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Skip {
-    /// The usage of the planned interval.
-    pub usage_guid: String,
-    /// When that was asked for.
-    pub at: Timestamp,
-    /// A worker carries it out no earlier: by then no post of the usage is in flight.
-    pub not_before: Timestamp,
-    /// The action in the audit trail.
-    pub act: Uuid,
-}
-
-/// The sums of a span's executions. They prove what was billed, also after the entries of its
-/// usages have expired.
-///
-/// The change that records an execution also changes the totals. At any time `sampled_to - since`,
-/// the time used, is `billed + skipped`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Totals {
-    /// From where on executions are counted: the start, or for a span that another program has
-    /// sampled, how far it had got.
-    pub since: Timestamp,
-    /// The version of the span at which the first of the counted usages was planned; none before
-    /// one is counted. The entries of the others have higher ones.
-    pub first_version: Option<i64>,
-    /// Signed durations of the usages that the upstream accepted, also of those that it set aside later,
-    /// and of what was withheld of these, ms.
-    pub billed: i64,
-    /// Signed durations of the usages that were skipped, ms.
-    pub skipped: i64,
-    /// The part of `skipped` that may count upstream all the same, because a post had no answer, ms.
-    pub unanswered: i64,
-    /// How many usages were not skipped.
-    pub usages: u64,
-}
-
-impl Totals {
-    /// The totals of a span that is sampled up to `since`, by whomever.
-    pub const fn from(since: Timestamp) -> Self {
-        Self {
-            since,
-            first_version: None,
-            billed: 0,
-            skipped: 0,
-            unanswered: 0,
-            usages: 0,
-        }
-    }
-
-    /// Counts a usage that was planned at `version`, and was skipped or not. An interval of no length
-    /// has none.
-    fn count(&mut self, interval: Interval, version: i64, skipped: Option<UncountedReason>) {
-        if interval.is_empty() {
-            return;
-        }
-        self.first_version.get_or_insert(version);
-        match skipped {
-            None => {
-                self.billed += interval.duration();
-                self.usages += 1;
-            }
-            Some(reason) => self.skip(interval.duration(), reason),
-        }
-    }
-
-    /// Adds the signed duration of a skipped usage, ms.
-    fn skip(&mut self, duration: i64, reason: UncountedReason) {
-        self.skipped += duration;
-        if reason.is_unanswered() {
-            self.unanswered += duration;
-        }
-    }
-
-    /// Counts a skipped usage as billed.
-    pub(crate) fn unskip(&mut self, duration: i64, reason: UncountedReason) {
-        self.skip(-duration, reason);
-        self.billed += duration;
-        self.usages += 1;
-    }
+    /// Why the planned interval could not be delivered yet.
+    pub failure: Option<FailureState>,
+    /// The cause that this span probes: if its usage is accepted, all spans of the cause resume.
+    pub probe: Option<CauseId>,
+    /// What was sampled and does not count upstream, by time.
+    pub excluded: Vec<Excluded>,
+    /// What is sent again, in this order.
+    pub again: Vec<Again>,
 }
 
 /// An interval with the id of its usage, both fixed by the plan.
@@ -211,33 +105,36 @@ pub struct Planned {
     /// The `dedup_id` by which the upstream recognises a repeat.
     pub usage_guid: String,
     pub planned_at: Timestamp,
-    /// By what an interval that leads forwards was cut; none where the original Sampler has planned it.
-    pub granularity: Option<Granularity>,
-    /// The latest end of the posts that followed a lookup ([`Change::NotFound`](crate::Change::NotFound));
-    /// none without a lookup.
+    /// The run that may post its usage; none once a failure has suspended the span.
+    pub by: Option<RunId>,
+    /// A post of its usage had no answer, or another run was named before: the usage may count upstream,
+    /// whatever was answered since.
+    pub unanswered: bool,
+    /// The latest end of the posts that followed a lookup; none without a lookup.
     pub posts_end_by: Option<Timestamp>,
-    /// Set where the interval takes back what does not count upstream: then its usage is not posted,
-    /// and its entry gets the state of what it takes back.
-    pub withheld: Option<UncountedReason>,
 }
 
-impl Planned {
-    /// Decides on an interval for `span`, and whether its usage is posted.
-    pub fn new(span: &Span, interval: Interval, now: Timestamp) -> Self {
-        Self {
-            interval,
-            usage_guid: usage_guid(span, interval),
-            planned_at: now,
-            granularity: None,
-            posts_end_by: None,
-            withheld: span.withholds(interval),
-        }
-    }
+/// What is kept of the failures of a planned interval.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FailureState {
+    /// Deliveries (posts or lookups) that failed.
+    pub attempts: u32,
+    /// How many refusals count towards a suspension. A span that is resumed with its cause, or as a probe,
+    /// begins one below the number that suspends; a span that an operator resumes alone begins at 0.
+    pub refusals: u32,
+    /// When it failed the last time.
+    pub at: Timestamp,
+    /// The status of the upstream's last answer, if there was one.
+    pub status: Option<u16>,
+    /// The name that the upstream gives the error, or else words for the operator.
+    pub error: String,
+    pub suspension: Option<Suspension>,
 }
 
 impl Span {
-    /// The span that a start event opens (section 6.1, figure 6.4), without a client.
-    pub fn open(id: SpanId, event: StartEvent) -> Self {
+    /// The span that a start event opens (section 6.1, figure 6.4), without a client. It first needs a worker
+    /// at `due_at`.
+    pub fn open(id: SpanId, event: StartEvent, due_at: Timestamp) -> Self {
         Self {
             id,
             target: event.target,
@@ -253,18 +150,12 @@ impl Span {
                 last: Interval::at(event.timestamp),
                 planned: None,
                 version: 1,
-                attempts: 0,
-                refusals: 0,
-                refused_at: None,
-                unanswered: false,
-                last_error: None,
-                suspended: None,
-                probe: None,
-                skip: None,
-                resent: None,
-                uncounted: Vec::new(),
+                due_at,
                 cuts: Vec::new(),
-                totals: Totals::from(event.timestamp),
+                failure: None,
+                probe: None,
+                excluded: Vec::new(),
+                again: Vec::new(),
             },
         }
     }
@@ -278,9 +169,12 @@ impl Span {
         }
     }
 
-    /// The span that a stop event makes of an open one (section 6.2).
+    /// The span that a stop event makes of an open one (section 6.2). It is due by its end.
     #[must_use]
-    pub fn ended(self, event: &StopEvent, client: Option<ClientId>) -> Self {
+    pub fn ended(mut self, event: &StopEvent, client: Option<ClientId>) -> Self {
+        let processing = &mut self.processing;
+        processing.version += 1;
+        processing.due_at = processing.due_at.min(event.timestamp);
         Self {
             end: Some(event.timestamp),
             end_id: event.id.clone(),
@@ -289,8 +183,7 @@ impl Span {
         }
     }
 
-    /// The end of the last recorded interval: billed and skipped add up to this time minus
-    /// [`Totals::since`].
+    /// The end of the last recorded interval.
     pub fn sampled_to(&self) -> Timestamp {
         self.processing.last.end
     }
@@ -304,94 +197,20 @@ impl Span {
         }
     }
 
-    /// Sampled time that is neither billed nor skipped, ms. Anything but 0 is a fault.
-    pub fn difference(&self) -> i64 {
-        let Totals {
-            since,
-            billed,
-            skipped,
-            ..
-        } = &self.processing.totals;
-        self.sampled_to().since(*since) - billed - skipped
-    }
-
-    /// The span after its planned interval was executed, before anything else is planned.
-    ///
-    /// # Panics
-    /// Where nothing is planned: nothing can have been executed then.
-    #[must_use]
-    pub fn executed(&self) -> Self {
-        self.sampled(false)
-    }
-
-    /// The same after its planned interval was skipped.
-    ///
-    /// # Panics
-    /// Where nothing is planned.
-    #[must_use]
-    pub fn skipped(&self) -> Self {
-        self.sampled(true)
-    }
-
-    fn sampled(&self, is_skipped: bool) -> Self {
-        let mut span = self.clone();
-        let planned = span
-            .processing
-            .planned
-            .take()
-            .expect("only what is planned is executed");
-        let processing = &mut span.processing;
-        let skipped = is_skipped.then_some(planned.withheld.unwrap_or(UncountedReason::Skipped {
-            unanswered: processing.unanswered,
-        }));
-        processing
-            .totals
-            .count(planned.interval, processing.version, skipped);
-        processing.last = planned.interval;
-        processing.version += 1;
-        processing.attempts = 0;
-        processing.refusals = 0;
-        processing.refused_at = None;
-        processing.unanswered = false;
-        processing.last_error = None;
-        processing.suspended = None;
-        processing.probe = None;
-        processing.skip = None;
-        if let Some(reason) = skipped {
-            span.add_uncounted(Uncounted {
-                interval: planned.interval,
-                reason,
-            });
-        }
-        span
-    }
-
     pub fn plans(&self, usage_guid: &str) -> bool {
         let planned = self.processing.planned.as_ref();
         planned.is_some_and(|planned| planned.usage_guid == usage_guid)
     }
 
-    /// The request to skip the planned interval, if there is one.
-    pub fn to_be_skipped(&self) -> Option<&Skip> {
-        let planned = self.processing.planned.as_ref()?;
-        let skip = self.processing.skip.as_ref();
-        skip.filter(|skip| skip.usage_guid == planned.usage_guid)
+    pub fn suspension(&self) -> Option<Suspension> {
+        self.processing.failure.as_ref()?.suspension
     }
 
-    /// Whether one more refusal suspends the span, if `suspend_after` of its planned interval do.
-    pub fn is_suspended_by_refusal(&self, suspend_after: u32) -> bool {
-        self.processing.refusals.saturating_add(1) >= suspend_after
-    }
-
-    /// The span after it was resumed: it is tried again, and `refusals` refusals count already.
-    /// With `is_probe`, an acceptance resumes all spans of its cause.
-    #[must_use]
-    pub fn resumed(&self, refusals: u32, is_probe: bool) -> Self {
-        let mut span = self.clone();
-        let processing = &mut span.processing;
-        let suspension = processing.suspended.take();
-        processing.refusals = refusals;
-        processing.probe = suspension.map(|it| it.cause).filter(|_| is_probe);
-        span
+    /// Failed deliveries of what is in hand.
+    pub fn attempts(&self) -> u32 {
+        match self.processing.again.first() {
+            Some(again) => again.attempts,
+            None => self.processing.failure.as_ref().map_or(0, |it| it.attempts),
+        }
     }
 }

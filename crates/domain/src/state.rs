@@ -24,7 +24,7 @@ impl Span {
     pub fn state(&self) -> SpanState {
         match self.end {
             _ if self.processing.complete => SpanState::Complete,
-            _ if self.processing.suspended.is_some() => SpanState::Suspended,
+            _ if self.suspension().is_some() => SpanState::Suspended,
             Some(_) => SpanState::Stopped,
             None => SpanState::Open,
         }

@@ -6,20 +6,21 @@
 //!   ┌──────────────────┐  Plan   ┌─────────┐  Execute  │
 //!   │ nothing planned  │ ──────► │ planned │ ──────────┴─► nothing planned, sampled further
 //!   └──────────────────┘         └─────────┘
-//!            │ sampled to its end
-//!            ▼
-//!        Complete
+//!      │ sampled to its end  │ sampled beyond its end, over what is excluded
+//!      ▼                     ▼
+//!   Complete                Trim ─► nothing planned, sampled less far
 //! ```
 
-use crate::{Interval, Planned, Policy, Span, Timestamp};
+use crate::{Excluded, Interval, Policy, Span, Timestamp};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Plan(Interval),
-    /// Carry out this interval as it was planned, even if the policy has changed since: post its usage, or
-    /// only record it (skipped, withheld).
-    Execute(Planned),
-    /// Complete the span: the durations of its usages add up to end minus start.
+    /// Carry out the planned interval as it was planned, even if the policy has changed since.
+    Execute,
+    /// Go back to this time, over what is excluded: nothing is posted.
+    Trim(Timestamp),
+    /// Complete the span.
     Complete,
     Wait(Timestamp),
 }
@@ -28,66 +29,62 @@ impl Step {
     /// The `due_at` of a span whose next step this is. For an interval it is the interval's end, or
     /// now if that is earlier, so that the span that has waited longest comes first; the grace for late stops
     /// is in [`Self::Wait`].
-    pub fn due_at(&self, now: Timestamp) -> Timestamp {
+    pub fn due_at(&self, now: Timestamp, span: &Span) -> Timestamp {
         match self {
             Self::Plan(interval) => interval.end.min(now),
-            Self::Execute(planned) => planned.interval.end.min(now),
-            Self::Complete => now,
+            Self::Execute => {
+                let planned = span.processing.planned.as_ref();
+                planned.map_or(now, |planned| planned.interval.end.min(now))
+            }
+            Self::Complete | Self::Trim(_) => now,
             Self::Wait(until) => *until,
         }
     }
 }
 
-/// The next step of `span` at `now`.
+/// The next step of `span` at `now`, apart from what is sent again and from what is suspended.
 ///
 /// The order of stops, plans and executions does not matter. Once the end is known, each plan brings
-/// sampling closer to it and never past it. So the span becomes complete, and the durations of its
-/// usages add up to end minus start.
+/// sampling closer to it and never past it. So the span becomes complete, and what was sampled adds up to end
+/// minus start.
 pub fn next_step(span: &Span, now: Timestamp, policy: &Policy) -> Step {
     if span.processing.complete {
         return Step::Complete;
     }
     let sampled_to = span.sampled_to();
     match (&span.processing.planned, span.end) {
-        (Some(planned), _) => execute(planned, now),
+        // A usage of the future would be set aside upstream.
+        (Some(planned), _) => {
+            let Interval { start, end } = planned.interval;
+            if start < end && end > now {
+                Step::Wait(end)
+            } else {
+                Step::Execute
+            }
+        }
         (None, Some(end)) if end == sampled_to => Step::Complete,
-        (None, Some(end)) if end < sampled_to => plan_back_to(end, span, policy),
+        (None, Some(end)) if end < sampled_to => back_to(end, span, policy),
         (None, Some(end)) => plan_on_to(end, span, now, policy),
         (None, None) => plan_open(span, now, policy),
     }
 }
 
-/// Executes the planned interval once it has ended, because Abacus sets aside usages of a later day.
-/// The original Sampler plans intervals of the future for stops of the future; so does a worker
-/// whose clock is ahead.
-fn execute(planned: &Planned, now: Timestamp) -> Step {
-    let end = planned.interval.end;
-    if end > planned.interval.start && end > now {
-        return Step::Wait(end);
-    }
-    Step::Execute(planned.clone())
-}
-
-/// For a span that is sampled beyond its end: plans backwards, down to the previous boundary or to the
-/// end, whichever is nearer. It is due at once. The time is cut as it was cut forwards, whatever the policy
-/// says now.
-///
-/// A piece takes back either what counts upstream, or what does not
-/// ([`Uncounted`](crate::Uncounted)), and of the latter only one usage, unless the list was shortened.
-fn plan_back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
+/// For a span that is sampled beyond its end. What is excluded is trimmed. What counts is taken back in the
+/// pieces in which it was cut forwards, whatever the policy says now, down to the end; it is due at once.
+fn back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
-    let (granularity, from) = match span.cut_before(sampled_to) {
-        Some(cut) => (cut.granularity, Some(cut.from)),
-        None => (policy.granularities.of(&span.target), None),
-    };
-    let boundary = granularity.boundary_before(sampled_to).max(from);
-    let edge = match span.uncounted_at(sampled_to) {
-        Some(uncounted) => Some(uncounted.interval.start),
-        None => span.uncounted_before(sampled_to),
-    };
+    let mut excluded = span.processing.excluded.iter();
+    if let Some(range) = excluded.find(|it| Excluded::is_trimmed_at(it, sampled_to)) {
+        return Step::Trim(range.interval.start.max(end));
+    }
+    let boundary = span.cut_before(sampled_to).or_else(|| {
+        let granularity = policy.granularities.of(&span.target);
+        granularity.boundary_before(sampled_to)
+    });
+    let edge = boundary.max(span.excluded_before(sampled_to));
     Step::Plan(Interval {
         start: sampled_to,
-        end: boundary.max(edge).map_or(end, |edge| edge.max(end)),
+        end: edge.map_or(end, |edge| edge.max(end)),
     })
 }
 

@@ -2,7 +2,8 @@
 //! and kept under the cause of the refusal.
 //!
 //! Ten thousand spans of a plan without a mapping are one cause. One of them is probed now and then;
-//! once its usage is accepted, all of them resume. So the work does not depend on how many there are.
+//! once its usage is accepted, all of them resume. So the work does not depend on how many there are. A
+//! cause is no document: it is a field of the spans that are suspended under it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +11,7 @@ use std::str::FromStr;
 use uuid::Uuid;
 
 use crate::target::push_text;
-use crate::{Id, LastError, Target, Timestamp};
+use crate::{Id, Target, Timestamp};
 
 /// The namespace of the ids of causes (UUID version 5).
 const NAMESPACE: Uuid = Uuid::from_u128(0x7d0e_4b52_93c1_5f0a_8a6b_1f2c_60d5_9e37);
@@ -42,10 +43,10 @@ pub struct Suspension {
 
 impl Cause {
     /// The cause of this refusal of a usage for this target.
-    pub fn of(target: &Target, error: &LastError) -> Self {
+    pub fn of(target: &Target, status: Option<u16>, error: &str) -> Self {
         Self {
-            status: error.status,
-            error: error.error.clone(),
+            status,
+            error: error.to_owned(),
             resource_id: target.resource_id.clone(),
             plan_id: target.plan_id.clone(),
         }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::measure::DURATION;
 use crate::target::push_text;
 use crate::{
-    Entry, Id, Interval, Measure, Measures, Planned, Quantity, Span, SpanId, Target, Timestamp,
+    Delivery, Entry, Id, Interval, Measure, Measures, Quantity, Span, SpanId, Target, Timestamp,
 };
 
 /// Sampler's own namespace for name-based ids (UUID version 5).
@@ -35,10 +35,10 @@ pub struct Usage {
 }
 
 impl Usage {
-    pub fn new(span: &Span, planned: &Planned) -> Self {
+    pub fn new(span: &Span, delivery: &Delivery) -> Self {
         Self::of(
-            &planned.usage_guid,
-            planned.interval,
+            &delivery.usage_guid,
+            delivery.interval,
             &span.target,
             &span.measures,
         )

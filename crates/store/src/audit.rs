@@ -3,9 +3,8 @@
 //! First the record is written, with the state that the action is to produce. Then the action is
 //! carried out, as one atomic change. Then the outcome is recorded. A program that dies in
 //! between leaves a record whose outcome is [`ActOutcome::Asked`]: the action was asked for. Where
-//! the answer of the database was lost, the outcome is [`ActOutcome::Unknown`]. In both cases a span
-//! shows whether it was done: it names its last actions. A cause does not, and an entry only while its usage
-//! is sent again; to resume or to send again once more does no harm. So every action that was done is in the trail.
+//! the answer of the database was lost, the outcome is [`ActOutcome::Unknown`]. The span shows what is so, and
+//! an action that was done is not done again. So every action that was done is in the trail.
 
 use sampler_domain::{ClientId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -15,7 +14,6 @@ use uuid::Uuid;
 /// An operator's action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditRecord {
-    /// The id of the record. The span that was changed names it, too, and the entry while it is sent again.
     pub id: Uuid,
     /// When it was asked for, by the clock of the receiver.
     pub at: Timestamp,

@@ -65,7 +65,7 @@ impl Backlog {
     /// Counts a span that is not complete and needs a worker at `due_at`.
     pub fn add(&mut self, span: &Span, due_at: Timestamp, query: &BacklogQuery) {
         // A suspended span has failed, too, and waits for no worker.
-        let is_failed = span.processing.attempts > 0 && due_at < SUSPENDED_DUE_AT;
+        let is_failed = span.processing.failure.is_some() && due_at < SUSPENDED_DUE_AT;
         if due_at <= query.now || is_failed {
             self.due += 1;
             let since = if is_failed {

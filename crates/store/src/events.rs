@@ -25,8 +25,6 @@ pub enum Arrival {
 #[derive(Clone, Debug)]
 pub struct NewSpan {
     pub span: Span,
-    /// When it first needs a worker.
-    pub due_at: Timestamp,
     /// The receiver's clock, for `last_change_at`.
     pub now: Timestamp,
     pub arrival: Arrival,

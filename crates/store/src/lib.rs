@@ -4,9 +4,8 @@
 //! | --- | --- | --- |
 //! | [`Events`] | keep starts and stops | the receiver |
 //! | [`Reading`] | read spans, usages, sums and the audit trail | the receiver |
-//! | [`Work`] | find spans that are due, change and remove them | the worker |
-//! | [`Ledger`] | keep an entry for each usage, confirm it, send it again | the worker |
-//! | [`Causes`] | keep the causes of suspensions, resume their spans | the worker |
+//! | [`Work`] | find spans that are due, change, probe and remove them | the worker |
+//! | [`Ledger`] | keep an entry for each usage, and watch whether it counts | the worker |
 //! | [`Operating`] | the actions of operators, the control, the backlog | both programs |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
@@ -17,8 +16,6 @@
 
 mod audit;
 mod backlog;
-mod causes;
-mod confirmations;
 mod control;
 mod events;
 pub mod group;
@@ -32,18 +29,18 @@ use std::error::Error;
 
 pub use audit::{ActOutcome, AuditPage, AuditPosition, AuditQuery, AuditRecord};
 pub use backlog::{Backlog, BacklogQuery, ClosingBacklog, Published};
-pub use causes::{Causes, KeptCause, Probe, Resumption};
-pub use confirmations::{Confirmation, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, KeptControl};
 pub use events::{Arrival, Events, IdKind, NewSpan, NewStop, SpansBy, StartOutcome, StopOutcome};
-pub use ledger::{Entries, EntryKey, Ledger, lifetime_from};
-pub use operating::{ACTS_NAMED, Operating};
-pub use reading::{
-    CauseQuery, ListedSpan, Reading, SpanPage, SpanPosition, SpanQuery, SuspendedCause,
-    TargetFilter,
+pub use ledger::{
+    DueWatches, Entries, EntryOrder, EntryPosition, Ledger, LedgerSum, Missing, Watch,
+    WatchOutcome, WatchPage, WatchQuery,
 };
-pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
-pub use work::{DuePages, DueQuery, Finished, Work};
+pub use operating::Operating;
+pub use reading::{
+    CauseQuery, Reading, SpanPage, SpanPosition, SpanQuery, SuspendedCause, TargetFilter,
+};
+pub use sums::{CutUsage, SumPage, SumPosition, SumQuery, SumRow};
+pub use work::{Alive, DuePages, DueQuery, Finished, Resumption, Work};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

@@ -2,17 +2,13 @@
 //! control and the backlog.
 
 use async_trait::async_trait;
-use sampler_domain::{CauseId, Change, Changed, Control, Resend, Span, Timestamp};
+use sampler_domain::{CauseId, Change, Changed, Control, Span, Timestamp};
 use uuid::Uuid;
 
 use crate::{
-    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, KeptControl,
-    Published, StoreError,
+    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, KeptControl, Published,
+    Resumption, StoreError,
 };
-
-/// How many actions a span names, the last ones. An action whose answer was lost is looked for at
-/// once, and each action needs a span that was suspended again, so it is among them.
-pub const ACTS_NAMED: usize = 8;
 
 /// Carries out operators' actions, and publishes what all instances read. Each action is in the audit
 /// trail before it is carried out.
@@ -23,30 +19,25 @@ pub trait Operating: Send + Sync + 'static {
 
     async fn record_outcome(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
 
-    /// Makes a change of a span that an operator asked for, such as [`Change::Resume`], if the span
-    /// still is as it was read ([`Change::is_allowed`]). The span keeps the id of the action, so a change that
-    /// was made is reported as made, whatever has changed the span since.
-    async fn change_by_operator(
-        &self,
-        act: Uuid,
-        span: &Span,
-        change: &Change,
-        now: Timestamp,
-    ) -> Result<Changed, StoreError>;
+    /// Makes a change of a span that an operator asked for, if the span still has the version that was read.
+    async fn change_by_operator(&self, read: &Span, change: &Change)
+    -> Result<Changed, StoreError>;
 
-    /// Marks the cause, so that workers resume all spans that are suspended under it when a worker finds the
-    /// mark. That worker replaces the mark, [`Timestamp::MAX`], by its own time
-    /// ([`crate::Causes::set_resuming`]): a time of a receiver's clock that is behind would leave some
-    /// suspended. Returns whether there is such a cause.
-    async fn resume_by_operator(&self, cause: CauseId) -> Result<bool, StoreError>;
-
-    /// [`crate::Ledger::mark_resend`], for the receiver: has a worker send a usage again. Returns whether
-    /// this call marked its entry.
-    async fn resend_by_operator(
+    /// Resumes up to `limit` spans that were suspended for the cause by `until`. Returns how many.
+    async fn resume_batch(
         &self,
-        entry: &EntryKey,
-        resend: &Resend,
-    ) -> Result<bool, StoreError>;
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError>;
+
+    /// Has a worker send a usage again that is missing upstream. Returns whether it is missing, and is not
+    /// sent already.
+    async fn resend_missing(&self, usage_guid: &str, now: Timestamp) -> Result<bool, StoreError>;
+
+    /// The store's clock.
+    async fn time(&self) -> Result<Timestamp, StoreError>;
 
     /// The settings of operators; the default, at version 0, if there are none.
     ///

@@ -1,12 +1,13 @@
 //! The reading API's interface: spans, usages and their sums.
 
-use std::cmp::Reverse;
-
 use async_trait::async_trait;
-use sampler_domain::{CauseId, Entry, Id, Span, SpanId, SpanState, Target, Timestamp};
+use sampler_domain::{Cause, CauseId, Id, Span, SpanId, SpanState, Target, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::{AuditPage, AuditQuery, Entries, KeptCause, StoreError, SumPage, SumQuery};
+use crate::{
+    AuditPage, AuditQuery, CutUsage, Entries, EntryOrder, EntryPosition, LedgerSum, StoreError,
+    SumPage, SumQuery, Watch, WatchPage, WatchQuery,
+};
 
 /// Conditions on the fields of a target: each that is given must be the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,8 +76,10 @@ pub struct SpanQuery {
     /// Only spans of these resources; none where all are meant.
     pub resources: Option<Vec<Id>>,
     pub state: Option<SpanState>,
-    /// Only spans that are suspended under this cause.
+    /// Only spans that are suspended for this cause.
     pub cause: Option<CauseId>,
+    /// Only spans of which something is excluded. These are found also without a condition on the target.
+    pub excluded: bool,
     /// Only spans that run at this time or later.
     pub from: Option<Timestamp>,
     /// Only spans that start before this time.
@@ -91,11 +94,11 @@ impl SpanQuery {
     pub const NARROWING: [&'static str; 3] =
         ["resource_instance_id", "organization_id", "resource_id"];
 
-    /// Whether a span is in the state that is asked for, and suspended under the cause.
+    /// Whether a span is in the state that is asked for, suspended for the cause, and not wholly billed.
     pub fn has_state(&self, span: &Span) -> bool {
-        let suspended = span.processing.suspended.as_ref();
         self.state.is_none_or(|state| state == span.state())
-            && (self.cause.is_none() || self.cause == suspended.map(|it| it.cause))
+            && (self.cause.is_none() || self.cause == span.suspension().map(|it| it.cause))
+            && (!self.excluded || !span.processing.excluded.is_empty())
     }
 
     /// Whether a span belongs in the list, wherever the list begins.
@@ -108,83 +111,43 @@ impl SpanQuery {
     }
 }
 
-/// A span, and what only the store knows of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ListedSpan {
-    pub span: Span,
-    /// When it needs a worker next; `None` if the document does not say so.
-    pub due_at: Option<Timestamp>,
-}
-
-impl ListedSpan {
-    pub fn position(&self) -> SpanPosition {
-        SpanPosition {
-            start: self.span.start,
-            id: self.span.id.clone(),
+impl SpanPosition {
+    pub fn of(span: &Span) -> Self {
+        Self {
+            start: span.start,
+            id: span.id.clone(),
         }
     }
 }
 
-/// A cause, how many spans are suspended under it, and how many usages were set aside for it.
+/// A cause, and how many spans are suspended for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuspendedCause {
-    pub kept: KeptCause,
+    pub id: CauseId,
+    pub cause: Cause,
+    /// Since when the span is suspended that waits longest.
+    pub since: Timestamp,
     /// How many spans. No more than [`SuspendedCause::COUNT_MAX`] are counted for one answer: where there
     /// are more, each cause of a list is counted up to an equal part of that.
     pub spans: u64,
-    /// How many usages, counted in the same way.
-    pub set_aside: u64,
-    /// How many more causes its resource has that are not listed. Only the last listed cause of a
-    /// resource says so.
-    pub more: u64,
 }
 
 impl SuspendedCause {
     /// Spans that are counted for one answer.
     pub const COUNT_MAX: usize = 100_000;
-
-    /// The causes to list, the largest first. A cause without spans and usages is not listed, unless it
-    /// says how many more there are.
-    pub fn list(mut causes: Vec<Self>) -> Vec<Self> {
-        causes.retain(|it| it.spans > 0 || it.set_aside > 0 || it.more > 0);
-        causes.sort_by_key(|it| {
-            let (since, id) = (it.kept.since, it.kept.id);
-            (Reverse(it.spans), Reverse(it.set_aside), since, id)
-        });
-        causes
-    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CauseQuery {
     /// Only of these resources.
     pub resources: Option<Vec<Id>>,
-    /// How many causes of one resource are listed at the most.
-    pub of_each: usize,
     pub limit: usize,
-}
-
-impl CauseQuery {
-    /// The most causes that are ever listed.
-    pub const LIMIT_MAX: usize = 1_000;
-
-    /// How many causes of each resource are listed, where the resources have `counts` causes: the
-    /// most with which the list has room for all resources. So none hides another.
-    pub fn share(&self, counts: &[usize]) -> usize {
-        (2..=self.of_each)
-            .rev()
-            .find(|share| {
-                let listed: usize = counts.iter().map(|count| (*count).min(*share)).sum();
-                listed <= self.limit
-            })
-            .unwrap_or(1)
-    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanPage {
     /// The spans, the newest start first.
-    pub spans: Vec<ListedSpan>,
+    pub spans: Vec<Span>,
     /// The position up to which the list was read, if there may be more behind it.
     pub next: Option<SpanPosition>,
 }
@@ -199,53 +162,40 @@ pub trait Reading: Send + Sync + 'static {
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError>;
 
     /// The spans that were kept last, the last one first.
-    async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError>;
+    async fn newest_spans(&self, limit: usize) -> Result<Vec<Span>, StoreError>;
 
     /// The span with this id; `None` where its resource is not one of `resources`.
-    async fn span(
-        &self,
-        id: &str,
-        resources: Option<&[Id]>,
-    ) -> Result<Option<ListedSpan>, StoreError>;
+    async fn span(&self, id: &str, resources: Option<&[Id]>) -> Result<Option<Span>, StoreError>;
 
-    /// Causes under which spans are suspended or usages were set aside, those with the most spans
-    /// first. Of a resource with more causes than its [share](CauseQuery::share) the oldest are listed,
-    /// and the last of them says how many there are besides.
+    /// Causes for which spans are suspended, those with the most spans first.
     async fn causes(&self, query: &CauseQuery) -> Result<Vec<SuspendedCause>, StoreError>;
 
-    /// One cause, also where no span is suspended under it.
+    /// One cause; none where no span is suspended for it.
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError>;
 
-    /// Up to `limit` entries of the ledger for a span, which were planned at a later version than
-    /// `after`. A usage that is planned and not answered is on the span.
+    /// Entries of the ledger for a span, behind `after`. A usage that is planned is on the span.
     async fn usages(
         &self,
         span: &SpanId,
         target: &Target,
-        after: Option<i64>,
+        order: EntryOrder,
+        after: Option<&EntryPosition>,
         limit: usize,
     ) -> Result<Entries, StoreError>;
 
-    /// The same from the end: entries that were planned at an earlier version than `before`, the last
-    /// one first.
-    async fn usages_from_end(
-        &self,
-        span: &SpanId,
-        target: &Target,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Result<Entries, StoreError>;
+    /// What the kept entries of a span add up to.
+    async fn ledger_of(&self, span: &SpanId, target: &Target) -> Result<LedgerSum, StoreError>;
 
-    async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError>;
+    /// Usages that are accepted, and are watched until they count.
+    async fn unconfirmed(&self, query: &WatchQuery) -> Result<WatchPage, StoreError>;
 
-    /// Whether a span has planned this usage, and the upstream has refused it: it is listed, and not in the
-    /// ledger.
-    async fn is_refused(&self, usage: &str) -> Result<bool, StoreError>;
+    /// The watch of a usage; none where it is not watched.
+    async fn watch(&self, usage_guid: &str) -> Result<Option<Watch>, StoreError>;
 
     /// The sums of usages of the ledger. A page may hold fewer rows than its limit, or none, and
     /// still have a next one. [`StoreError::Overloaded`] where even one window has too many usages
-    /// to be added up in time.
-    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError>;
+    /// to be added up in time. [`CutUsage`] where the windows would cut a usage.
+    async fn sums(&self, query: &SumQuery) -> Result<Result<SumPage, CutUsage>, StoreError>;
 
     /// Records of the audit trail, the newest first.
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError>;

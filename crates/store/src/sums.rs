@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sampler_domain::{
-    Amount, Entry, EntryState, Id, Measures, Target, Timestamp, Window, WindowLength,
+    Amount, Entry, Granularity, Id, Measures, Target, Timestamp, Window, WindowLength,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Number, Value};
@@ -16,8 +16,8 @@ pub struct SumQuery {
     /// Only usages of these targets. The organization, the resource or the instance must be among
     /// the conditions: the indexes begin with one of these.
     pub target: TargetFilter,
-    /// Only usages in these states. A refused usage that has no entry yet is on its span.
-    pub states: Vec<EntryState>,
+    /// Only usages that were accepted by then.
+    pub accepted_to: Option<Timestamp>,
     /// Only usages of these resources; `None` for all.
     pub resources: Option<Vec<Id>>,
     pub length: WindowLength,
@@ -29,6 +29,15 @@ pub struct SumQuery {
     /// Only rows behind this.
     pub after: Option<SumPosition>,
     pub limit: usize,
+}
+
+/// A usage that the windows of a query would cut: its sums would be silently wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutUsage {
+    /// By what the usage was cut. Windows must be at least as long.
+    pub dimension: Granularity,
+    /// The nearest times around the cut that fit, where a bound of the query cuts the usage.
+    pub fits: Option<(Timestamp, Timestamp)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,23 +81,6 @@ impl SumQuery {
     /// How long a page continues to ask for more windows.
     pub const PAGE_TIME: Duration = Duration::from_secs(1);
 
-    /// The states of usages that are billed.
-    pub const BILLED: [EntryState; 2] = [EntryState::Accepted, EntryState::Counted];
-
-    /// The states that can be asked for.
-    pub const STATES: [EntryState; 5] = [
-        EntryState::Accepted,
-        EntryState::Counted,
-        EntryState::SetAside,
-        EntryState::Skipped,
-        EntryState::Refused,
-    ];
-
-    /// Whether spans are to be searched for refused usages, too.
-    pub fn has_refused(&self) -> bool {
-        self.states.contains(&EntryState::Refused)
-    }
-
     /// The index of the window in which the page begins. It equals the number of windows if there
     /// is no such window.
     pub fn first_window(&self) -> usize {
@@ -110,7 +102,8 @@ impl SumQuery {
     /// Whether an entry is counted, in whatever window.
     pub fn counts(&self, entry: &Entry) -> bool {
         let resources = self.resources.as_ref();
-        self.states.contains(&entry.state)
+        let accepted_at = entry.acceptance.at;
+        self.accepted_to.is_none_or(|to| accepted_at <= to)
             && self.target.matches(&entry.target)
             && resources.is_none_or(|ids| ids.contains(&entry.target.resource_id))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use sampler_domain::{Change, Changed, Key, Span, SpanId, Target, Timestamp};
+use sampler_domain::{CauseId, Change, Changed, Key, Span, SpanId, Target, Timestamp};
 
 use crate::StoreError;
 
@@ -32,6 +32,23 @@ pub struct Finished {
     pub key: Key,
 }
 
+/// The state of a span that is resumed with its cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumption {
+    /// The time by which the spans are due.
+    pub now: Timestamp,
+    /// How many refusals count already ([`sampler_domain::Span::resumed`]).
+    pub refusals: u32,
+}
+
+/// The workers that are alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alive {
+    pub workers: Vec<String>,
+    /// The store's clock when it answered.
+    pub now: Timestamp,
+}
+
 /// Finds due spans, changes them, and maintains the spans that are kept.
 #[async_trait]
 pub trait Work: Send + Sync + 'static {
@@ -45,15 +62,21 @@ pub trait Work: Send + Sync + 'static {
     /// Reads one span with majority read concern. Its target has the shard key.
     async fn read(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError>;
 
-    /// Makes a change that was decided for `span`, if the span is unchanged since it was read
-    /// ([`Change::is_allowed`]). Then the span is [`Span::after`] the change. `now` is stored as
-    /// the time of a change that raises the version.
+    /// Makes a change that was decided for `read`, if the span still has that version: then it is as
+    /// [`Change::after`] says. `now` is kept as the time of its last change.
     async fn change(
         &self,
-        span: &Span,
+        read: &Span,
         change: &Change,
         now: Timestamp,
     ) -> Result<Changed, StoreError>;
+
+    /// The causes for which spans are suspended; at most `limit`.
+    async fn suspended_causes(&self, limit: usize) -> Result<Vec<CauseId>, StoreError>;
+
+    /// Resumes one span as a probe: the one that has been suspended for the cause for longest. Returns whether
+    /// there was one.
+    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<bool, StoreError>;
 
     /// Up to `limit` complete spans that end before `cutoff` (section 6.3).
     async fn completed_before(
@@ -72,7 +95,7 @@ pub trait Work: Send + Sync + 'static {
     async fn limit_event_age(&self, age: i64) -> Result<Timestamp, StoreError>;
 
     /// Says that `worker` is alive. Returns all that are, by the store's own clock.
-    async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError>;
+    async fn heartbeat(&self, worker: &str) -> Result<Alive, StoreError>;
 
     /// Says that `worker` is gone.
     async fn leave(&self, worker: &str) -> Result<(), StoreError>;
