@@ -18,26 +18,13 @@ pub struct Cause {
     pub resource_id: String,
     pub plan_id: String,
     pub spans: u64,
-    /// Usages that the upstream has set aside for it.
-    pub set_aside: u64,
     #[schema(value_type = Moment)]
     pub since: Timestamp,
-    #[schema(value_type = Moment)]
-    pub probe_at: Timestamp,
-    /// The number of later causes of the same resource that this list leaves out: `resource_id`
-    /// lists them.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub more: u64,
 }
 
 impl Cause {
     /// The most spans that are counted: there may be more.
     pub const COUNTED_MAX: u64 = 100_000;
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// How many spans are resumed.

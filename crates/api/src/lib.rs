@@ -27,10 +27,10 @@ pub use events::{
     CloudEvent, CloudEventData, Event, EventType, Mapping, StartEvent, StopEvent, UpdateEvent,
 };
 pub use link::next_cursor_in;
-pub use operations::{Act, Backlog, Closing, Healthy, Reason, SkipRequest};
+pub use operations::{Act, Backlog, Closing, Healthy, Reason, ResendRequest, SkipRequest};
 pub use problem::{FieldError, Problem};
-pub use spans::{Delivery, LastError, Plan, Proof, Span};
-pub use usages::{Amount, Sum, Usage};
+pub use spans::{Delivery, Excluded, LastError, Plan, Proof, Span};
+pub use usages::{Amount, Sum, Unconfirmed, Usage};
 
 /// Milliseconds since the epoch, UTC; in a request also RFC 3339 with an offset.
 #[derive(ToSchema)]

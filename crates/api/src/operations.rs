@@ -14,14 +14,30 @@ pub struct Reason {
     pub reason: String,
 }
 
-/// The usage to skip, and why.
+/// How far to skip, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SkipRequest {
     #[schema(example = "Billed by hand.", min_length = 1, max_length = 1000)]
     pub reason: String,
-    /// The `usage_id` of what is planned.
-    #[schema(example = "ad1f2853-43e0-5cbf-b4f7-39fd0d67600c")]
-    pub usage_id: String,
+    /// A boundary of the span's dimension. Without it, the end of the refused interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Moment, nullable = false)]
+    pub until: Option<Timestamp>,
+}
+
+/// What to send again, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ResendRequest {
+    #[schema(example = "The plan is mapped now.", min_length = 1, max_length = 1000)]
+    pub reason: String,
+    /// Only what is excluded from then on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Moment, nullable = false)]
+    pub from: Option<Timestamp>,
+    /// Only what is excluded until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Moment, nullable = false)]
+    pub to: Option<Timestamp>,
 }
 
 /// An operator's action in the audit trail.
@@ -32,7 +48,7 @@ pub struct Act {
     pub at: Timestamp,
     #[schema(required)]
     pub who: Option<String>,
-    /// `cause.resume`, `span.resume`, `span.skip`, `usage.resend` or `control.set`.
+    /// `cause.resume`, `span.resume`, `span.skip`, `span.resend`, `usage.resend` or `control.set`.
     #[schema(example = "span.resume")]
     pub act: String,
     /// The address of what was acted on.

@@ -4,7 +4,7 @@ use sampler_domain::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Measure, Moment, Target};
+use crate::{Interval, Measure, Moment, Target};
 
 /// A span.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -30,6 +30,12 @@ pub struct Span {
     #[schema(required)]
     pub planned: Option<Plan>,
     pub delivery: Delivery,
+    /// What was sampled and does not count upstream, by time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded: Vec<Excluded>,
+    /// What is sent again. It does not count until then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<Excluded>,
     pub proof: Proof,
 }
 
@@ -46,6 +52,7 @@ pub struct Plan {
 /// The attempts to deliver the planned usage so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Delivery {
+    /// Posts and lookups that failed.
     pub attempts: u32,
     /// A post of the planned usage had no answer: it may count upstream.
     pub unanswered: bool,
@@ -62,28 +69,66 @@ pub struct LastError {
     pub error: String,
 }
 
-impl Proof {
-    /// Whether all that has run is billed or skipped, once.
-    pub fn is_settled(&self) -> bool {
-        self.difference == 0 && self.unsampled == 0
+/// A range of time that does not count upstream. It ends before it starts where a correction was skipped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Excluded {
+    #[schema(value_type = Moment)]
+    pub start: Timestamp,
+    #[schema(value_type = Moment)]
+    pub end: Timestamp,
+    /// A late stop has taken back what is behind this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Moment, nullable = false)]
+    pub back_to: Option<Timestamp>,
+    /// A post of it had no answer: it may count upstream.
+    pub unanswered: bool,
+    /// Why the upstream refused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub error: Option<String>,
+}
+
+impl Excluded {
+    /// The time that it leaves out, once what a late stop took back is gone.
+    pub fn interval(&self) -> Interval {
+        Interval {
+            start: self.start,
+            end: self.back_to.unwrap_or(self.end),
+        }
     }
 }
 
-/// That each millisecond that is used is billed once.
+impl Proof {
+    /// Whether all that has run is billed or skipped, once, as far as the ledger was read.
+    pub fn is_settled(&self) -> bool {
+        self.difference.unwrap_or_default() == 0 && self.unsampled == 0
+    }
+}
+
+/// What the span says is billed, and what the ledger says. Lists leave the ledger out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Proof {
+    /// From the start to `sampled_to`, in ms.
     pub used: i64,
+    /// `used` without `skipped`.
     pub billed: i64,
+    /// What does not count upstream: all of `excluded` and `again`.
     pub skipped: i64,
     /// The part of `skipped` that may count upstream all the same: a post of it had no answer.
     pub unanswered: i64,
-    pub difference: i64,
-    /// What has run and is not billed yet: from `sampled_to` to the end, or to now. Negative where
+    /// What has run and is not sampled yet: from `sampled_to` to the end, or to now. Negative where
     /// sampling went beyond the end, and is to be taken back.
-    #[serde(default)]
-    #[schema(required)]
     pub unsampled: i64,
-    pub usages: u64,
-    #[schema(value_type = Moment)]
-    pub since: Timestamp,
+    /// Entries of the ledger that are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub usages: Option<u64>,
+    /// Their durations together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub ledger: Option<i64>,
+    /// What the span says is billed since the first of these entries, less `ledger`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub difference: Option<i64>,
 }

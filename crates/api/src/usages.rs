@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use utoipa::ToSchema;
 
-use crate::{Interval, Measure, Moment};
+use crate::{Interval, Measure, Moment, Target};
 
-/// A usage: an entry of the ledger, or the one that is planned.
+/// An entry of the ledger: a usage that the upstream has accepted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Usage {
     #[schema(example = "ad1f2853-43e0-5cbf-b4f7-39fd0d67600c")]
@@ -21,44 +21,30 @@ pub struct Usage {
     pub duration: i64,
     /// As it is posted upstream: the measures of the start, then `duration`.
     pub measured_usage: Vec<Measure>,
-    #[schema(example = "accepted")]
-    pub state: String,
-    pub attempts: u32,
     #[schema(value_type = Moment)]
-    pub planned_at: Timestamp,
-    #[schema(value_type = Option<Moment>, required)]
-    pub accepted_at: Option<Timestamp>,
+    pub accepted_at: Timestamp,
     #[schema(required)]
     pub status: Option<u16>,
     #[schema(required)]
     pub location: Option<String>,
-    #[schema(required)]
-    pub error: Option<String>,
-    /// It was skipped, and a post of it had no answer: it may count upstream.
-    pub unanswered: bool,
-    /// It takes back what did not count upstream. It is not sent before that is.
-    pub withheld: bool,
 }
 
-impl Usage {
-    pub fn is_backward(&self) -> bool {
-        self.duration < 0
-    }
-
-    /// Whether it can be sent again.
-    pub fn is_resendable(&self) -> bool {
-        matches!(self.state.as_str(), "skipped" | "set_aside") && !self.withheld
-    }
-
-    /// Whether the upstream has it, as far as is known.
-    pub fn is_billed(&self) -> bool {
-        matches!(self.state.as_str(), "accepted" | "counted")
-    }
-
-    /// Whether the upstream has answered, or no answer is needed.
-    pub fn is_answered(&self) -> bool {
-        !matches!(self.state.as_str(), "planned" | "refused")
-    }
+/// A usage that was accepted, and is not found to count yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Unconfirmed {
+    #[schema(example = "ad1f2853-43e0-5cbf-b4f7-39fd0d67600c")]
+    pub usage: String,
+    pub span: String,
+    pub target: Target,
+    pub interval: Interval,
+    /// In ms; negative where it takes something back.
+    pub duration: i64,
+    /// Why it does not count. Null while the upstream is still asked.
+    #[schema(required)]
+    pub error: Option<String>,
+    /// Since when it is known not to count; without an error, when it was accepted.
+    #[schema(value_type = Moment)]
+    pub since: Timestamp,
 }
 
 /// The sum of the usages of a group in a window.
