@@ -62,8 +62,9 @@ impl Backlog {
         }
     }
 
-    /// Counts a span that is not complete and needs a worker at `due_at`.
-    pub fn add(&mut self, span: &Span, due_at: Timestamp, query: &BacklogQuery) {
+    /// Counts a span that is not complete.
+    pub fn add(&mut self, span: &Span, query: &BacklogQuery) {
+        let due_at = span.processing.due_at;
         // A suspended span has failed, too, and waits for no worker.
         let is_failed = span.processing.failure.is_some() && due_at < SUSPENDED_DUE_AT;
         if due_at <= query.now || is_failed {

@@ -43,7 +43,7 @@ pub struct LedgerSum {
 }
 
 /// A usage that was accepted, and may not count: its upstream is asked until it does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Watch {
     /// The `dedup_id` of the usage.
     pub usage_guid: String,
@@ -62,7 +62,7 @@ pub struct Watch {
     pub is_resent: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Missing {
     pub since: Timestamp,
     pub error: String,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sampler_domain::{
-    Amount, Entry, Granularity, Id, Measures, Target, Timestamp, Window, WindowLength,
+    Amount, Entry, Granularity, Id, Interval, Measures, Target, Timestamp, Window, WindowLength,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Number, Value};
@@ -97,6 +97,23 @@ impl SumQuery {
         let behind = self.windows.partition_point(|it| it.end <= time);
         let window = self.windows.get(behind).copied();
         window.filter(|window| window.start <= time)
+    }
+
+    /// How the windows cut an entry that is counted, if they do.
+    pub fn cut(&self, entry: &Entry) -> Option<CutUsage> {
+        let Interval { start, end } = entry.interval;
+        let is_within = |edge: &Timestamp| start.min(end) < *edge && *edge < start.max(end);
+        let dimension = entry.dimension;
+        let inner = self.windows.iter().skip(1).map(|window| window.start);
+        if inner.clone().any(|edge| is_within(&edge)) {
+            let fits = None;
+            return Some(CutUsage { dimension, fits });
+        }
+        let bounds = [self.windows.first()?.start, self.windows.last()?.end];
+        let bound = bounds.into_iter().find(is_within)?;
+        let next = dimension.boundary_after(bound);
+        let fits = Some((dimension.window_of(bound), next.unwrap_or(Timestamp::MAX)));
+        Some(CutUsage { dimension, fits })
     }
 
     /// Whether an entry is counted, in whatever window.

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sampler_domain::{
-    Acceptance, CauseId, Change, Changed, Control, Entry, EntryState, Id, LastError, Resend, Span,
-    SpanId, Target, Timestamp,
+    CauseId, Change, Changed, Control, Entry, Id, Span, SpanId, Target, Timestamp,
 };
 use sampler_store::{
-    ActOutcome, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
-    Confirmation, ControllerState, DuePages, DueQuery, Entries, EntryKey, Events, Finished,
-    KeptControl, Ledger, ListedSpan, NewSpan, NewStop, Operating, Published, Reading, SpanPage,
-    SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
-    Unconfirmed, UnconfirmedQuery, Work,
+    ActOutcome, Alive, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, CauseQuery,
+    ControllerState, CutUsage, DuePages, DueQuery, DueWatches, Entries, EntryOrder, EntryPosition,
+    Events, Finished, KeptControl, Ledger, LedgerSum, NewSpan, NewStop, Operating, Published,
+    Reading, Resumption, SpanPage, SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError,
+    SumPage, SumQuery, SuspendedCause, Watch, WatchOutcome, WatchPage, WatchQuery, Work,
 };
 use uuid::Uuid;
 
@@ -85,11 +84,13 @@ macro_rules! pass_on {
 pass_on! {
     Work {
         read(id: &SpanId, target: &Target) -> Option<Span>;
-        change(span: &Span, change: &Change, now: Timestamp) -> Changed;
+        change(read: &Span, change: &Change, now: Timestamp) -> Changed;
+        suspended_causes(limit: usize) -> Vec<CauseId>;
+        probe(cause: CauseId, resumption: Resumption) -> bool;
         completed_before(cutoff: Timestamp, limit: usize) -> Vec<Finished>;
         remove(finished: &[Finished]) -> u64;
         limit_event_age(age: i64) -> Timestamp;
-        heartbeat(worker: &str) -> Vec<String>;
+        heartbeat(worker: &str) -> Alive;
         leave(worker: &str) -> ();
     }
 
@@ -109,34 +110,33 @@ pass_on! {
 pass_on! {
     Reading {
         spans(query: &SpanQuery) -> SpanPage;
-        newest_spans(limit: usize) -> Vec<ListedSpan>;
-        span(id: &str, resources: Option<&[Id]>) -> Option<ListedSpan>;
+        newest_spans(limit: usize) -> Vec<Span>;
+        span(id: &str, resources: Option<&[Id]>) -> Option<Span>;
         causes(query: &CauseQuery) -> Vec<SuspendedCause>;
         cause(id: CauseId) -> Option<SuspendedCause>;
-        usages(span: &SpanId, target: &Target, after: Option<i64>, limit: usize) -> Entries;
-        usages_from_end(span: &SpanId, target: &Target, before: Option<i64>, limit: usize) -> Entries;
-        usage(id: &str) -> Option<Entry>;
-        is_refused(usage: &str) -> bool;
-        sums(query: &SumQuery) -> SumPage;
+        usages(
+            span: &SpanId,
+            target: &Target,
+            order: EntryOrder,
+            after: Option<&EntryPosition>,
+            limit: usize
+        ) -> Entries;
+        ledger_of(span: &SpanId, target: &Target) -> LedgerSum;
+        unconfirmed(query: &WatchQuery) -> WatchPage;
+        watch(usage_guid: &str) -> Option<Watch>;
+        sums(query: &SumQuery) -> Result<SumPage, CutUsage>;
         audit(query: &AuditQuery) -> AuditPage;
     }
 }
 
 pass_on! {
     Ledger {
-        write_entry(entry: Entry, lifetime: i64) -> EntryState;
-        expire(finished: &[Finished]) -> ();
-        mark_resend(entry: &EntryKey, resend: &Resend) -> bool;
-        withheld_of(entry: &Entry) -> Vec<Entry>;
-        takes_back_uncounted(entry: &Entry) -> bool;
-        due_resends(now: Timestamp, limit: usize) -> Vec<Entry>;
-        postpone_resend(entry: &EntryKey, act: Uuid, due_at: Timestamp) -> ();
-        claim_resend(entry: &EntryKey, read: &Resend, due_at: Timestamp) -> bool;
-        accept_resent(entry: &Entry, acceptance: &Acceptance) -> bool;
-        has_resend(entry: &EntryKey, act: Uuid) -> bool;
-        end_resend(entry: &EntryKey, act: Uuid, refusal: Option<&LastError>) -> ();
-        unconfirmed(query: &UnconfirmedQuery) -> Vec<Unconfirmed>;
-        confirm(confirmed: &[(Unconfirmed, Confirmation)]) -> u64;
+        write_entry(entry: &Entry, expires_at: Timestamp, watch_at: Option<Timestamp>) -> ();
+        entry(usage_guid: &str) -> Option<Entry>;
+        sum_of(span: &SpanId, target: &Target) -> LedgerSum;
+        due_watches(query: &DueWatches) -> Vec<Watch>;
+        claim_watch(watch: &Watch, due_at: Timestamp) -> bool;
+        settle_watches(outcomes: &[(Watch, WatchOutcome)]) -> ();
     }
 }
 
@@ -144,9 +144,10 @@ pass_on! {
     Operating {
         record_action(record: &AuditRecord) -> ();
         record_outcome(id: Uuid, outcome: ActOutcome) -> ();
-        change_by_operator(act: Uuid, span: &Span, change: &Change, now: Timestamp) -> Changed;
-        resume_by_operator(cause: CauseId) -> bool;
-        resend_by_operator(entry: &EntryKey, resend: &Resend) -> bool;
+        change_by_operator(read: &Span, change: &Change) -> Changed;
+        resume_batch(cause: CauseId, until: Timestamp, resumption: Resumption, limit: usize) -> u64;
+        resend_missing(usage_guid: &str, now: Timestamp) -> bool;
+        time() -> Timestamp;
         control() -> KeptControl;
         set_control(control: &Control, version: i64) -> bool;
         controller() -> Option<Published<ControllerState>>;

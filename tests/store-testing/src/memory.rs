@@ -1,6 +1,19 @@
 //! The store in memory: for tests and the simulation. Its rules are those of the MongoDB store,
 //! written the obvious way: a [`Table`] behind a lock.
 
+/// A port, whose calls are those of the table.
+macro_rules! of_table {
+    ($port:ident { $($name:ident($($argument:ident: $kind:ty),*) -> $answer:ty;)* } $($rest:tt)*) => {
+        #[async_trait]
+        impl $port for MemoryStore {
+            $(async fn $name(&self, $($argument: $kind),*) -> Result<$answer, StoreError> {
+                Ok(self.lock().table.$name($($argument),*))
+            })*
+            $($rest)*
+        }
+    };
+}
+
 mod operating;
 mod reading;
 mod table;
@@ -10,16 +23,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{
-    Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, Key, LastError, Resend, Span,
-    SpanId, Target, Timestamp,
-};
+use sampler_domain::{CauseId, Change, Changed, Entry, Key, Span, SpanId, Target, Timestamp};
 use sampler_store::{
-    AuditPosition, AuditRecord, Causes, Confirmation, DuePages, DueQuery, EntryKey, Events,
-    Finished, KeptCause, Ledger, NewSpan, NewStop, Probe, Resumption, SpansBy, StartOutcome,
-    StopOutcome, StoreError, Unconfirmed, UnconfirmedQuery, Work,
+    Alive, AuditPosition, AuditRecord, DuePages, DueQuery, DueWatches, Events, Finished, Ledger,
+    LedgerSum, NewSpan, NewStop, Resumption, SpansBy, StartOutcome, StopOutcome, StoreError, Watch,
+    WatchOutcome, Work,
 };
-use uuid::Uuid;
 
 pub use table::{StoredEntry, StoredSpan, Table};
 
@@ -56,9 +65,9 @@ impl MemoryStore {
         self.lock().table.all().cloned().collect()
     }
 
-    /// Puts a span in as it is once the original Sampler's collection is taken over.
-    pub fn insert_original(&self, span: Span, due_at: Timestamp) {
-        self.lock().table.insert_original(span, due_at);
+    /// Puts a span in as it is.
+    pub fn put(&self, span: Span) {
+        self.lock().table.put(span);
     }
 
     /// Does something with the table at one moment.
@@ -96,8 +105,12 @@ impl Events for MemoryStore {
     }
 }
 
-#[async_trait]
-impl Work for MemoryStore {
+of_table! {
+    Work {
+        suspended_causes(limit: usize) -> Vec<CauseId>;
+        probe(cause: CauseId, resumption: Resumption) -> bool;
+    }
+
     fn due(&self, query: DueQuery) -> DuePages {
         let state = Arc::clone(&self.state);
         let mut reached = None;
@@ -155,14 +168,15 @@ impl Work for MemoryStore {
         Ok(now)
     }
 
-    async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
+    async fn heartbeat(&self, worker: &str) -> Result<Alive, StoreError> {
         let now = (self.clock)();
         let mut state = self.lock();
         state.workers.insert(worker.to_owned(), now);
         state
             .workers
             .retain(|_, seen_at| now.since(*seen_at) < WORKER_LIFETIME);
-        Ok(state.workers.keys().cloned().collect())
+        let workers = state.workers.keys().cloned().collect();
+        Ok(Alive { workers, now })
     }
 
     async fn leave(&self, worker: &str) -> Result<(), StoreError> {
@@ -171,60 +185,23 @@ impl Work for MemoryStore {
     }
 }
 
-/// A port, whose calls are those of the table.
-macro_rules! of_table {
-    ($port:ident { $($name:ident($($argument:ident: $kind:ty),*) -> $answer:ty;)* } $($rest:tt)*) => {
-        #[async_trait]
-        impl $port for MemoryStore {
-            $(async fn $name(&self, $($argument: $kind),*) -> Result<$answer, StoreError> {
-                Ok(self.lock().table.$name($($argument),*))
-            })*
-            $($rest)*
-        }
-    };
-}
-
 of_table! {
     Ledger {
-        write_entry(entry: Entry, lifetime: i64) -> EntryState;
-        mark_resend(entry: &EntryKey, resend: &Resend) -> bool;
-        withheld_of(entry: &Entry) -> Vec<Entry>;
-        takes_back_uncounted(entry: &Entry) -> bool;
-        due_resends(now: Timestamp, limit: usize) -> Vec<Entry>;
-        postpone_resend(entry: &EntryKey, act: Uuid, due_at: Timestamp) -> ();
-        claim_resend(entry: &EntryKey, read: &Resend, due_at: Timestamp) -> bool;
-        accept_resent(entry: &Entry, acceptance: &Acceptance) -> bool;
-        has_resend(entry: &EntryKey, act: Uuid) -> bool;
-        end_resend(entry: &EntryKey, act: Uuid, refusal: Option<&LastError>) -> ();
-        unconfirmed(query: &UnconfirmedQuery) -> Vec<Unconfirmed>;
+        write_entry(entry: &Entry, expires_at: Timestamp, watch_at: Option<Timestamp>) -> ();
+        sum_of(span: &SpanId, target: &Target) -> LedgerSum;
+        due_watches(query: &DueWatches) -> Vec<Watch>;
+        claim_watch(watch: &Watch, due_at: Timestamp) -> bool;
     }
 
-    async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
-        let ids: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
-        self.lock().table.expire(&ids);
-        Ok(())
+    async fn entry(&self, usage_guid: &str) -> Result<Option<Entry>, StoreError> {
+        Ok(self.lock().table.entry(usage_guid).cloned())
     }
 
-    async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError> {
+    async fn settle_watches(&self, outcomes: &[(Watch, WatchOutcome)]) -> Result<(), StoreError> {
         let mut state = self.lock();
-        let noted = confirmed
-            .iter()
-            .filter(|(read, confirmation)| state.table.confirm(read, confirmation));
-        Ok(noted.count() as u64)
-    }
-}
-
-of_table! {
-    Causes {
-        register(cause: &Cause, now: Timestamp, probe_at: Timestamp) -> ();
-        register_missing(now: Timestamp, probe_at: Timestamp) -> u64;
-        due_causes(now: Timestamp, limit: usize) -> Vec<KeptCause>;
-        claim_probe(cause: &KeptCause, next: Timestamp) -> bool;
-        probe(cause: CauseId, resumption: Resumption, lasts: i64) -> Probe;
-        begin_resuming(cause: CauseId, now: Timestamp) -> bool;
-        resume_batch(cause: CauseId, until: Timestamp, resumption: Resumption, limit: usize) -> u64;
-        set_resuming(cause: &KeptCause, until: Timestamp) -> ();
-        end_resuming(cause: &KeptCause) -> ();
-        remove_cause(cause: &KeptCause) -> bool;
+        for (watch, outcome) in outcomes {
+            state.table.settle_watch(watch, outcome);
+        }
+        Ok(())
     }
 }

@@ -7,20 +7,20 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{
-    Acceptance, Change, Changed, EntryState, EventId, Failure, Id, Interval, Key, Measure,
-    Measures, Next, Planned, Quantity, Question, Resend, Span, SpanId, StartEvent, StopEvent,
-    Target, Timestamp,
+    Acceptance, Action, Change, Changed, Contract, Delivery, Driver, Entry, EventId, Failure,
+    Granularities, Granularity, Id, Interval, Key, Measure, Measures, Policy, Quantity, Remembered,
+    RunId, Span, SpanId, StartEvent, StopEvent, Target, Terms, Timestamp, usage_guid,
 };
 use sampler_store::{
-    Arrival, Causes, DuePages, DueQuery, Events, Finished, Ledger, NewSpan, NewStop, Operating,
-    Reading, SpansBy, StartOutcome, StopOutcome, StoreError, Work,
+    Arrival, DuePages, DueQuery, Events, Finished, Ledger, NewSpan, NewStop, Operating, Reading,
+    SpansBy, StartOutcome, StopOutcome, StoreError, Work,
 };
 use uuid::Uuid;
 
 /// All interfaces of one store.
-pub trait Store: Events + Work + Ledger + Causes + Reading + Operating {}
+pub trait Store: Events + Work + Ledger + Reading + Operating {}
 
-impl<S: Events + Work + Ledger + Causes + Reading + Operating> Store for S {}
+impl<S: Events + Work + Ledger + Reading + Operating> Store for S {}
 
 /// Lookups by the id of an event.
 #[async_trait]
@@ -45,64 +45,86 @@ impl<S: Events + ?Sized> LookingUp for S {}
 /// A store that a test can share among its tasks.
 pub type Shared = Arc<dyn Store>;
 
-/// Each change by its name. The answer is the span after the change; none where it was lost.
+/// Makes changes, as they were decided. The answer is the span after the change; none where it was rejected.
 #[async_trait]
 pub trait Changing: Work {
-    /// Plans an interval.
-    async fn plan(
-        &self,
-        span: &Span,
-        planned: Planned,
-        now: Timestamp,
-        due_at: Timestamp,
-    ) -> Result<Option<Span>, StoreError> {
-        let change = Change::Plan { planned, due_at };
-        self.make(span, change, now).await
-    }
-
-    /// Records an execution, and what follows.
-    async fn executed(
-        &self,
-        span: &Span,
-        next: Next,
-        now: Timestamp,
-        due_at: Timestamp,
-    ) -> Result<Option<Span>, StoreError> {
-        let change = Change::Executed { next, due_at };
-        self.make(span, change, now).await
-    }
-
-    /// Records that a span is sampled to its end.
-    async fn complete(&self, span: &Span, now: Timestamp) -> Result<Option<Span>, StoreError> {
-        self.make(span, Change::Complete, now).await
-    }
-
-    /// Sets when a span needs a worker next.
-    async fn postpone(&self, span: &Span, due_at: Timestamp) -> Result<Option<Span>, StoreError> {
-        self.make(span, Change::Postpone { due_at }, at(0)).await
-    }
-
-    /// Records a failure.
-    async fn failed(&self, span: &Span, failure: Failure) -> Result<Option<Span>, StoreError> {
-        let now = failure.at;
-        self.make(span, Change::failed(span, failure), now).await
-    }
-
-    /// Makes a change.
-    async fn make(
-        &self,
-        span: &Span,
-        change: Change,
-        now: Timestamp,
-    ) -> Result<Option<Span>, StoreError> {
-        Ok(match self.change(span, &change, now).await? {
-            Changed::Made => Some(span.after(&change)),
+    async fn make(&self, read: &Span, change: Change) -> Result<Option<Span>, StoreError> {
+        Ok(match self.change(read, &change, at(0)).await? {
+            Changed::Made => Some(change.after),
             Changed::Rejected => None,
         })
+    }
+
+    /// The span after a change that must be made.
+    async fn must_make(&self, read: &Span, change: Change) -> Span {
+        let kind = change.kind;
+        let made = self.make(read, change).await.unwrap();
+        made.unwrap_or_else(|| panic!("{kind:?} was rejected"))
     }
 }
 
 impl<W: Work + ?Sized> Changing for W {}
+
+/// The run of a worker.
+pub fn run(number: u128) -> RunId {
+    RunId(Uuid::from_u128(number))
+}
+
+/// Time is cut by the hour, without a grace, and one refusal suspends.
+pub fn terms() -> Terms {
+    Terms {
+        run: run(1),
+        policy: Policy {
+            granularities: Granularities::all(Granularity::Hour),
+            stop_grace: 0,
+        },
+        contract: Contract::Forever,
+        suspend_after: 1,
+    }
+}
+
+/// The driver of a worker that has just read the span.
+pub fn driver(span: &Span) -> Driver {
+    Driver::new(span.clone(), Remembered::default(), at(0))
+}
+
+/// The change by which a driver goes on `millis` after [`NOW`].
+///
+/// # Panics
+/// Where it does something else.
+pub fn change_of(driver: &Driver, millis: i64, terms: &Terms) -> Change {
+    match driver.action(at(millis), terms) {
+        Action::Change(change) => *change,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The change by which a worker goes on, `millis` after [`NOW`]: that plans, names, trims or completes.
+pub fn next(span: &Span, millis: i64) -> Change {
+    change_of(&driver(span), millis, &terms())
+}
+
+/// The change that records the planned interval, `millis` after [`NOW`], and plans what is due then.
+pub fn recorded(span: &Span, millis: i64) -> Change {
+    let mut driver = driver(span);
+    driver.on_accepted(acceptance(millis, None));
+    driver.on_entry_written();
+    change_of(&driver, millis, &terms())
+}
+
+/// The change that records a failure of the usage in hand.
+pub fn failed(span: &Span, failure: Failure) -> Change {
+    let (mut driver, millis) = (driver(span), failure.at.since(at(0)));
+    driver.on_failed(failure);
+    change_of(&driver, millis, &terms())
+}
+
+/// The change that sets when a worker is needed next.
+pub fn postponed(span: &Span, due_at: Timestamp) -> Change {
+    let mut driver = driver(span);
+    driver.on_lookup_postponed(due_at);
+    change_of(&driver, 0, &terms())
+}
 
 /// The moment at which most of the contract happens: 2026-03-10T12:00:00 UTC.
 pub const NOW: i64 = 1_773_144_000_000;
@@ -159,10 +181,8 @@ pub fn start_event(event_id: Option<&str>, instance: &str, millis: i64) -> Start
 /// The span that an event opens, due at its start.
 pub fn new_span(event: StartEvent) -> NewSpan {
     let due_at = event.timestamp;
-    let span = Span::open(SpanId::new(at(0), unique()), event);
     NewSpan {
-        span,
-        due_at,
+        span: Span::open(SpanId::new(at(0), unique()), event, due_at),
         now: at(0),
         arrival: Arrival::Alone,
     }
@@ -226,8 +246,7 @@ pub async fn started(store: &dyn Store, event_id: &str, instance: &str, millis: 
 /// The span that an event with this id started, whatever its target; of several, the first.
 pub async fn kept(store: &dyn Store, event_id: &str) -> Span {
     let wanted = id(event_id);
-    let spans = store.newest_spans(10_000).await.unwrap().into_iter();
-    let mut spans = spans.map(|listed| listed.span);
+    let mut spans = store.newest_spans(10_000).await.unwrap().into_iter();
     spans
         .rfind(|span| span.start_id.as_ref() == Some(&wanted))
         .unwrap_or_else(|| panic!("no span that was started by {event_id}"))
@@ -265,21 +284,34 @@ pub async fn next_page(pages: &mut DuePages) -> Option<Vec<String>> {
     Some(spans.into_iter().map(id).collect())
 }
 
-/// A plan for a span up to `millis` after [`NOW`].
-pub fn plan_to(span: &Span, millis: i64) -> Planned {
-    Planned::new(
-        span,
-        Interval {
-            start: span.sampled_to(),
-            end: at(millis),
-        },
-        at(0),
-    )
+/// A span that started `millis` after [`NOW`] and has its first interval planned, at the end of that hour.
+pub async fn planned(store: &dyn Store, name: &str, millis: i64) -> Span {
+    let span = started(store, name, name, millis).await;
+    let hour = Granularity::Hour.boundary_after(span.start);
+    let end = hour.expect("there is a next hour").since(at(0));
+    store.must_make(&span, next(&span, end)).await
 }
 
-/// The span once it was planned up to `millis` after [`NOW`], which must be done.
-pub async fn must_plan(store: &dyn Store, span: &Span, millis: i64) -> Span {
-    done(store.plan(span, plan_to(span, millis), at(0), at(0)).await)
+/// A span that started an hour before [`NOW`] and is suspended since `millis` after.
+pub async fn suspended(store: &dyn Store, name: &str, millis: i64) -> Span {
+    let span = planned(store, name, -3_600_000).await;
+    let refused = failed(&span, refusal("no mapping", millis));
+    store.must_make(&span, refused).await
+}
+
+/// A span of an hour that ended `millis` after [`NOW`], and is sampled to its end.
+pub async fn completed(store: &dyn Store, name: &str, millis: i64) -> Span {
+    started(store, name, name, millis - 3_600_000).await;
+    must_stop(store, None, name, millis).await;
+    let mut span = kept(store, name).await;
+    while !span.processing.complete {
+        let change = match span.processing.planned {
+            Some(_) => recorded(&span, millis),
+            None => next(&span, millis),
+        };
+        span = store.must_make(&span, change).await;
+    }
+    span
 }
 
 /// Abacus accepted the usage `millis` after [`NOW`].
@@ -291,69 +323,41 @@ pub fn acceptance(millis: i64, location: Option<&str>) -> Acceptance {
     }
 }
 
-/// A usage is to be asked for, from and until so many ms after [`NOW`].
-pub fn question(from: i64, until: i64) -> Question {
-    Question {
-        at: at(from),
-        until: at(until),
-        is_missing: false,
-    }
+/// The entry of an interval of a span, in ms after [`NOW`], that was accepted at its end.
+pub fn entry(span: &Span, start: i64, end: i64) -> Entry {
+    let interval = Interval {
+        start: at(start),
+        end: at(end),
+    };
+    let delivery = Delivery {
+        interval,
+        usage_guid: usage_guid(span, interval),
+        is_again: false,
+    };
+    let location = Some("https://abacus/v1/metering/collected/usage/1");
+    Entry::new(span, &delivery, acceptance(end, location), &terms().policy)
 }
 
-/// The mark of an act by which a usage in this state is sent again, `millis` after [`NOW`].
-pub fn resend(act: u128, from: EntryState, millis: i64) -> Resend {
-    Resend {
-        act: Uuid::from_u128(act),
-        from,
-        at: at(millis),
-        due_at: at(millis),
-        acceptance: None,
-    }
-}
-
-/// Abacus could not take the usage, for no fault of the usage.
-pub fn failure(error: &str, retry_at: Timestamp) -> Failure {
+/// Abacus could not take the usage `millis` after [`NOW`], for no fault of the usage.
+pub fn failure(error: &str, millis: i64, retry_at: Timestamp) -> Failure {
     Failure {
-        at: at(0),
+        at: at(millis),
         retry_at,
         error: error.into(),
         status: None,
         blames_usage: false,
         is_post: true,
         unanswered: false,
-        suspends: false,
     }
 }
 
 /// Abacus refused the usage `millis` after [`NOW`].
-pub fn refusal(error: &str, millis: i64, retry_at: Timestamp) -> Failure {
+pub fn refusal(error: &str, millis: i64) -> Failure {
     Failure {
-        at: at(millis),
         status: Some(400),
         blames_usage: true,
-        ..failure(error, retry_at)
+        ..failure(error, millis, at(millis))
     }
-}
-
-/// The refusal that suspends a span.
-pub fn last_refusal(error: &str, millis: i64) -> Failure {
-    Failure {
-        suspends: true,
-        ..refusal(error, millis, at(millis))
-    }
-}
-
-/// The span after a change that must have been made.
-///
-/// # Panics
-/// Where the change was lost.
-pub fn done(changed: Result<Option<Span>, StoreError>) -> Span {
-    changed.unwrap().expect("the change was made")
-}
-
-/// Whether a change was lost.
-pub fn lost(changed: Result<Option<Span>, StoreError>) -> bool {
-    changed.unwrap().is_none()
 }
 
 /// What the clean-up finds of a span.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use sampler_domain::{CauseId, Change, Changed, Control, Resend, Span, Timestamp};
+use sampler_domain::{CauseId, Change, Changed, Control, Span, Timestamp};
 use sampler_store::{
-    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, KeptControl, Ledger,
-    Operating, Published, StoreError,
+    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, KeptControl, Operating,
+    Published, Resumption, StoreError,
 };
 use uuid::Uuid;
 
@@ -21,8 +21,12 @@ pub(crate) struct Steering {
     rates: BTreeMap<String, f64>,
 }
 
-#[async_trait]
-impl Operating for MemoryStore {
+of_table! {
+    Operating {
+        resume_batch(cause: CauseId, until: Timestamp, resumption: Resumption, limit: usize) -> u64;
+        resend_missing(usage_guid: &str, now: Timestamp) -> bool;
+    }
+
     async fn record_action(&self, record: &AuditRecord) -> Result<(), StoreError> {
         let mut state = self.lock();
         let kept = state.audit.entry(record.position());
@@ -41,24 +45,14 @@ impl Operating for MemoryStore {
 
     async fn change_by_operator(
         &self,
-        act: Uuid,
-        span: &Span,
+        read: &Span,
         change: &Change,
-        _now: Timestamp,
     ) -> Result<Changed, StoreError> {
-        Ok(self.lock().table.change_by_operator(act, span, change))
+        Ok(self.lock().table.change(read, change))
     }
 
-    async fn resume_by_operator(&self, cause: CauseId) -> Result<bool, StoreError> {
-        Ok(self.lock().table.resume_by_operator(cause))
-    }
-
-    async fn resend_by_operator(
-        &self,
-        entry: &EntryKey,
-        resend: &Resend,
-    ) -> Result<bool, StoreError> {
-        self.mark_resend(entry, resend).await
+    async fn time(&self) -> Result<Timestamp, StoreError> {
+        Ok((self.clock)())
     }
 
     async fn control(&self) -> Result<KeptControl, StoreError> {

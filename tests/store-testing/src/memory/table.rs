@@ -2,87 +2,60 @@
 //! it; the model of the protocol makes it a part of each of its states.
 
 mod causes;
-mod confirmations;
-mod entries;
 mod ledger;
-mod resends;
+mod watches;
 
 use std::collections::BTreeMap;
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    CauseId, Change, Changed, EventId, NotEnded, Span, SpanId, Target, Timestamp, Totals,
-    decide_start, decide_stop,
+    Change, Changed, EventId, NotEnded, Span, SpanId, Target, Timestamp, decide_start, decide_stop,
 };
 use sampler_store::{
-    ACTS_NAMED, Backlog, BacklogQuery, DueQuery, KeptCause, ListedSpan, NewSpan, NewStop, SpanPage,
-    SpanPosition, SpanQuery, SpansBy, StartOutcome, StopOutcome,
+    Backlog, BacklogQuery, DueQuery, NewSpan, NewStop, SpanPage, SpanPosition, SpanQuery, SpansBy,
+    StartOutcome, StopOutcome, Watch,
 };
 use uuid::Uuid;
 
 use crate::shared::Shared;
-use entries::StoredEntries;
 pub use ledger::StoredEntry;
 
 /// A span with what only the store knows of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StoredSpan {
-    /// The span.
     pub span: Span,
     /// The `correlation_id` that its stop brought; nil while it is open. No two spans of a target
     /// have the same one, so a stop that is carried out again, however late, ends no other span.
     pub correlation_id: Uuid,
-    /// When it needs a worker next.
-    pub due_at: Option<Timestamp>,
-    /// When it was last tried for its cause, while there is no answer.
-    pub probed_at: Option<Timestamp>,
-    /// The last acts of operators that have changed it, at most [`ACTS_NAMED`].
-    pub acts: Vec<Uuid>,
 }
 
-impl StoredSpan {
-    fn listed(&self) -> ListedSpan {
-        ListedSpan {
-            span: self.span.clone(),
-            due_at: self.due_at,
-        }
-    }
-}
-
-/// The sort key of a due span: its class, when it became due, and its id.
+/// The sort key of a due span: when it became due, and its id.
 type DueKey = (Timestamp, SpanId);
 
-/// All spans that are kept. Most functions are one method of an interface, and as atomic as
+/// All that is kept of spans. Most functions are one method of an interface, and as atomic as
 /// that. Others are parts of one, or are for tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
-    pub(crate) spans: BTreeMap<SpanId, Shared<StoredSpan>>,
-    pub(crate) entries: StoredEntries,
-    /// The causes of suspended spans.
-    pub(crate) causes: BTreeMap<CauseId, KeptCause>,
+    spans: BTreeMap<SpanId, Shared<StoredSpan>>,
+    /// By the ids of the usages.
+    entries: BTreeMap<String, Shared<StoredEntry>>,
+    /// By the ids of the usages.
+    watches: BTreeMap<String, Watch>,
 }
 
 impl Table {
-    /// All that is kept, in the order of the ids.
+    /// All spans that are kept, in the order of the ids.
     pub fn all(&self) -> impl Iterator<Item = &StoredSpan> {
         self.spans.values().map(|kept| &**kept)
     }
 
-    /// Puts a span in as it is once the original Sampler's collection is taken over. The original knows no
-    /// totals, so ours begin at what it has sampled.
-    pub fn insert_original(&mut self, mut span: Span, due_at: Timestamp) {
-        span.processing.totals = Totals::from(span.sampled_to());
+    /// Puts a span in as it is, as the takeover of an original's collection does.
+    pub fn put(&mut self, span: Span) {
+        let correlation_id = correlation_id_of(&span);
         let kept = StoredSpan {
-            correlation_id: original_correlation_id(&span),
             span,
-            due_at: Some(due_at),
-            probed_at: None,
-            acts: Vec::new(),
+            correlation_id,
         };
-        self.keep(kept);
-    }
-
-    fn keep(&mut self, kept: StoredSpan) {
         self.spans.insert(kept.span.id.clone(), Shared::new(kept));
     }
 
@@ -91,20 +64,8 @@ impl Table {
         if let Some(seen) = self.resolve_start(&new) {
             return seen;
         }
-        self.put(new);
+        self.put(new.span);
         StartOutcome::Opened
-    }
-
-    /// Puts a span in as it is, which no program does.
-    pub fn put(&mut self, new: NewSpan) {
-        let kept = StoredSpan {
-            span: new.span,
-            correlation_id: Uuid::nil(),
-            due_at: Some(new.due_at),
-            probed_at: None,
-            acts: Vec::new(),
-        };
-        self.keep(kept);
     }
 
     /// Inserts a span, unless a unique index refuses it: the id of the document, the id of the
@@ -117,7 +78,7 @@ impl Table {
         if self.resolve_start_beside(&new, others).is_some() {
             return false;
         }
-        self.put(new);
+        self.put(new.span);
         true
     }
 
@@ -162,10 +123,8 @@ impl Table {
         let mut spans = self.spans.values_mut();
         let open = spans.find(|kept| is_open(&kept.span, target));
         let kept = open.expect("a stop that can be made has an open span");
-        let (end, client) = (new.event.timestamp, new.client.clone());
-        kept.span = kept.span.clone().ended(&new.event, client);
+        kept.span = kept.span.clone().ended(&new.event, new.client.clone());
         kept.correlation_id = new.correlation_id;
-        kept.due_at = Some(kept.due_at.map_or(end, |due| due.min(end)));
         StopOutcome::Ended
     }
 
@@ -204,14 +163,10 @@ impl Table {
     /// The backlog, with a rate of zero.
     pub fn backlog(&self, query: &BacklogQuery) -> Backlog {
         let mut backlog = Backlog::nothing(query);
-        let is_left = |kept: &&StoredSpan| !kept.span.processing.complete;
-        for StoredSpan { span, due_at, .. } in self.all().filter(is_left) {
-            if span.processing.suspended.is_some() {
-                backlog.suspended += 1;
-            }
-            if let Some(due_at) = due_at {
-                backlog.add(span, *due_at, query);
-            }
+        let spans = self.all().map(|kept| &kept.span);
+        for span in spans.filter(|span| !span.processing.complete) {
+            backlog.suspended += u64::from(span.suspension().is_some());
+            backlog.add(span, query);
         }
         backlog
     }
@@ -231,18 +186,17 @@ impl Table {
 
     /// Due spans with their sort keys, in the order of a search.
     pub fn due(&self, query: &DueQuery) -> Vec<(DueKey, &Span)> {
-        let mut due = Vec::new();
-        for StoredSpan { span, due_at, .. } in self.all() {
-            let Some(due_at) = due_at.filter(|due_at| *due_at <= query.now) else {
-                continue;
-            };
-            // A complete span is never due; the hash behind a partition takes longer than to see that.
-            let is_mine = || query.partitions.contains(&partition_of(&span.target));
-            if !span.processing.complete && is_mine() {
-                let key = (due_at, span.id.clone());
-                due.push((key, span));
-            }
-        }
+        let is_due = |span: &&Span| {
+            let processing = &span.processing;
+            // The hash behind a partition takes longer than to see the rest.
+            !processing.complete
+                && processing.due_at <= query.now
+                && query.partitions.contains(&partition_of(&span.target))
+        };
+        let due = self.all().map(|kept| &kept.span).filter(is_due);
+        let mut due: Vec<(DueKey, &Span)> = due
+            .map(|span| ((span.processing.due_at, span.id.clone()), span))
+            .collect();
         due.sort_by(|one, other| one.0.cmp(&other.0));
         due
     }
@@ -254,71 +208,42 @@ impl Table {
 
     /// A page of the spans that a query asks for, the newest start first.
     pub fn spans(&self, query: &SpanQuery) -> SpanPage {
-        let all = self.all().map(StoredSpan::listed);
-        let matches = |listed: &ListedSpan| {
-            let is_behind = |after: &SpanPosition| listed.position() < *after;
-            query.matches(&listed.span) && query.after.as_ref().is_none_or(is_behind)
+        let is_behind = |span: &&Span| {
+            let after = query.after.as_ref();
+            after.is_none_or(|after| SpanPosition::of(span) < *after)
         };
-        let mut spans: Vec<ListedSpan> = all.filter(matches).collect();
-        spans.sort_by_key(|listed| std::cmp::Reverse(listed.position()));
+        let found = self.all().map(|kept| &kept.span);
+        let found = found.filter(|span| query.matches(span));
+        let mut spans: Vec<Span> = found.filter(is_behind).cloned().collect();
+        spans.sort_by_key(|span| std::cmp::Reverse(SpanPosition::of(span)));
         let has_more = spans.len() > query.limit;
         spans.truncate(query.limit);
-        let last = spans.last().filter(|_| has_more);
         SpanPage {
-            next: last.map(ListedSpan::position),
+            next: spans.last().filter(|_| has_more).map(SpanPosition::of),
             spans,
         }
     }
 
     /// The span whose id is written so.
-    pub fn span(&self, id: &str) -> Option<ListedSpan> {
-        let mut spans = self.all();
-        let found = spans.find(|kept| kept.span.id.to_string() == id);
-        found.map(StoredSpan::listed)
+    pub fn span(&self, id: &str) -> Option<&Span> {
+        self.first(|span| span.id.to_string() == id)
     }
 
-    /// Makes a change if the span still is as it was read.
+    /// Makes a change if the span still has the version that was read. Only `processing` is written.
     pub fn change(&mut self, read: &Span, change: &Change) -> Changed {
-        let Some(kept) = self.spans.get_mut(&read.id) else {
+        let kept = self.spans.get_mut(&read.id);
+        let kept = kept.filter(|kept| kept.span.processing.version == read.processing.version);
+        let Some(kept) = kept else {
             return Changed::Rejected;
         };
-        if !change.is_allowed(read, &kept.span) {
-            return Changed::Rejected;
-        }
-        kept.span = kept.span.after(change);
-        kept.due_at = change.due_at().or(kept.due_at);
-        kept.probed_at = kept
-            .probed_at
-            .filter(|_| kept.span.processing.probe.is_some());
+        kept.span.processing = change.after.processing.clone();
         Changed::Made
-    }
-
-    /// Makes a change that an operator asked for, once: an act that the span names was done.
-    pub fn change_by_operator(&mut self, act: Uuid, read: &Span, change: &Change) -> Changed {
-        let is_done = |kept: &Shared<StoredSpan>| kept.acts.contains(&act);
-        if self.spans.get(&read.id).is_some_and(is_done) {
-            return Changed::Made;
-        }
-        let changed = self.change(read, change);
-        if let (Changed::Made, Some(kept)) = (changed, self.spans.get_mut(&read.id)) {
-            kept.acts.push(act);
-            let too_many = kept.acts.len().saturating_sub(ACTS_NAMED);
-            kept.acts.drain(..too_many);
-        }
-        changed
     }
 
     /// Sets when a span is due, whatever becomes of it otherwise, which no store does.
     pub fn set_due_at(&mut self, id: &SpanId, due_at: Timestamp) {
         if let Some(kept) = self.spans.get_mut(id) {
-            kept.due_at = Some(due_at);
-        }
-    }
-
-    /// Puts other totals on a span, which no store does.
-    pub fn set_totals(&mut self, id: &SpanId, totals: Totals) {
-        if let Some(kept) = self.spans.get_mut(id) {
-            kept.span.processing.totals = totals;
+            kept.span.processing.due_at = due_at;
         }
     }
 
@@ -347,9 +272,9 @@ impl Table {
     }
 }
 
-/// The `correlation_id` of the original's span: nil while it is open, one of its own once it has
+/// The `correlation_id` of a span that was put in: nil while it is open, one of its own once it has
 /// ended.
-fn original_correlation_id(span: &Span) -> Uuid {
+fn correlation_id_of(span: &Span) -> Uuid {
     match span.end {
         Some(_) => Uuid::new_v5(&Uuid::NAMESPACE_OID, span.id.to_string().as_bytes()),
         None => Uuid::nil(),
