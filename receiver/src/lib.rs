@@ -64,7 +64,7 @@ use utoipa_axum::routes;
 use admission::Admission;
 use controllers::{
     audit, backlog, batches, cause_actions, control as control_routes, events, mappings,
-    span_actions, spans, sums, suspended, usage_actions, usages,
+    span_actions, spans, sums, suspended, unconfirmed, usages,
 };
 use metrics::EventMetrics;
 
@@ -193,7 +193,9 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(cause_actions::resume))
         .routes(routes!(span_actions::resume))
         .routes(routes!(span_actions::skip))
-        .routes(routes!(usage_actions::resend))
+        .routes(routes!(span_actions::resend))
+        .routes(routes!(unconfirmed::list))
+        .routes(routes!(unconfirmed::resend))
         .routes(routes!(audit::list))
         .routes(routes!(backlog::get))
         .routes(routes!(control_routes::get, control_routes::put))

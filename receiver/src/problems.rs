@@ -73,8 +73,7 @@ sampler_service::problem_types! {
         slug: "no-such-cause",
         status: NOT_FOUND,
         title: "There is no such cause",
-        when: "No cause of suspensions has this id. A cause is removed some time after its last span \
-            was resumed.",
+        when: "No span is suspended for a cause of this id.",
         provider: NOTHING,
         operator: "Compare the id with `GET /v1/suspended`.",
     }
@@ -82,10 +81,10 @@ sampler_service::problem_types! {
         slug: "no-such-usage",
         status: NOT_FOUND,
         title: "There is no such usage",
-        when: "No entry of the ledger has this id, and the upstream refuses no usage of it: the usage is planned \
-            and not answered yet, or its entry has expired, or there never was one.",
+        when: "No usage with this id waits to be found upstream: it counts, or `SAMPLER_CONFIRM` is off, or there \
+            never was one.",
         provider: NOTHING,
-        operator: "Compare the id with `GET /v1/spans/{id}/usages`.",
+        operator: "Compare the id with `GET /v1/unconfirmed`.",
     }
     REQUEST_TIMEOUT {
         slug: "request-timeout",
@@ -118,30 +117,35 @@ sampler_service::problem_types! {
         slug: "not-suspended",
         status: CONFLICT,
         title: "The span is not suspended",
-        when: "An operator resumes a span that is not suspended, or skips its usage. Workers try such a \
-            span by themselves.",
+        when: "An operator resumes a span that is not suspended, or skips its usage; or the span is being \
+            probed. Workers try such a span by themselves.",
         provider: NOTHING,
         operator: "Read the span again. No action is needed if it has been resumed.",
     }
-    NOT_PLANNED {
-        slug: "not-planned",
+    NOTHING_EXCLUDED {
+        slug: "nothing-excluded",
         status: CONFLICT,
-        title: "The usage is not the one that is planned",
-        when: "An operator skips a usage that is not the `planned` one of the span. What the upstream has \
-            accepted cannot be skipped.",
+        title: "Nothing is excluded there",
+        when: "An operator sends again what is excluded, and nothing of the span is excluded within `from` and \
+            `to`. An interval is sent again whole, or not at all.",
         provider: NOTHING,
-        operator: "Send the `usage_id` of what is `planned`, if that is to be skipped.",
+        operator: "Compare the times with `excluded` of the span. What is in `again` is being sent.",
     }
     NOT_RESENDABLE {
         slug: "not-resendable",
         status: CONFLICT,
         title: "The usage cannot be sent again",
-        when: "An operator has a usage sent again that was neither skipped nor set aside: the upstream has it \
-            already, or refuses it. Or the usage is `withheld`: it takes back what does not count.",
+        when: "An operator has a usage sent again that is not missing upstream: it may still come to count.",
         provider: NOTHING,
-        operator: "Read the usage again. No action is needed if it is `accepted` by now. If it is \
-            `refused` and its span is suspended, resume the span or its cause. If it is `withheld`, send \
-            again the usage that it takes back: this one follows by itself.",
+        operator: "Read `GET /v1/unconfirmed` again. No action is needed if the usage is not in it any more.",
+    }
+    TOO_MANY_RANGES {
+        slug: "too-many-ranges",
+        status: CONFLICT,
+        title: "Too much of the span is excluded",
+        when: "An operator skips what the upstream refuses, and the span has 500 excluded ranges already.",
+        provider: NOTHING,
+        operator: "Send some of the excluded ranges again, or resume the span.",
     }
     MAPPING_EXISTS {
         slug: "mapping-exists",
@@ -206,6 +210,24 @@ sampler_service::problem_types! {
             target: the time between would be billed twice.",
         provider: "Correct the timestamp. It may be equal to that of the stop.",
         operator: NOTHING,
+    }
+    CUT_USAGE {
+        slug: "cut-usage",
+        status: UNPROCESSABLE_ENTITY,
+        title: "The times cut a usage",
+        when: "`from` and `to` of sums cut the interval of a usage, or the windows are shorter than its interval: \
+            the sums would be wrong.",
+        provider: "Ask for the times that `detail` names, or for a longer `window`.",
+        operator: NOTHING,
+    }
+    INVALID_UNTIL {
+        slug: "invalid-until",
+        status: UNPROCESSABLE_ENTITY,
+        title: "The span cannot be skipped up to this time",
+        when: "An operator skips up to a time that is no boundary of the span's dimension, is not later than \
+            where it is sampled to, is after its end or in the future. `errors` says which. Nothing was done.",
+        provider: NOTHING,
+        operator: "Choose another `until`, or leave it out to skip the refused interval alone.",
     }
     OUTSIDE_SLACK {
         slug: "outside-slack",

@@ -103,6 +103,11 @@ impl Proof {
     pub fn is_settled(&self) -> bool {
         self.difference.unwrap_or_default() == 0 && self.unsampled == 0
     }
+
+    /// Whether the ledger says something else, although every post was answered.
+    pub fn is_broken(&self) -> bool {
+        self.difference.unwrap_or_default() != 0 && self.unanswered == 0
+    }
 }
 
 /// What the span says is billed, and what the ledger says. Lists leave the ledger out.

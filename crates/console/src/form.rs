@@ -18,7 +18,7 @@ const BYTES_MAX: usize = 32 << 10;
 /// A form that a page of this session has made.
 pub(crate) struct SubmittedForm {
     pub(crate) visit: Visit,
-    fields: Query,
+    pub(crate) fields: Query,
 }
 
 impl FromRequest<Arc<Console>> for SubmittedForm {

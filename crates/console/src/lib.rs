@@ -87,10 +87,7 @@ impl Console {
             .route("/console/spans/{id}", get(pages::span::show))
             .route("/console/spans/{id}/resume", act(ActKind::Resume))
             .route("/console/spans/{id}/skip", act(ActKind::Skip))
-            .route(
-                "/console/spans/{id}/usages/{usage}/resend",
-                act(ActKind::Resend),
-            )
+            .route("/console/spans/{id}/resend", act(ActKind::Resend))
             .route("/console/suspended", get(pages::suspended::show))
             .route(
                 "/console/suspended/{cause}/resume",

@@ -37,6 +37,7 @@ pub(crate) fn label(name: &str) -> &str {
         "group_by" => "Group by",
         "from" => "From, UTC",
         "to" => "To, UTC",
+        "until" => "Until, UTC",
         "who" => "Who",
         "span" => "Span",
         "reason" => "Reason",
@@ -147,7 +148,7 @@ pub(crate) fn is_part(query: &Query) -> bool {
 }
 
 pub(crate) fn is_moment(name: &str) -> bool {
-    matches!(name, "from" | "to")
+    matches!(name, "from" | "to" | "until")
 }
 
 /// A time without a zone is in UTC, and a date alone is midnight.

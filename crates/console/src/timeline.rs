@@ -2,12 +2,12 @@
 //!
 //! Places along the time are percentages, so that the drawing is as wide as the page and its texts
 //! keep their size. Usages are above the axis where they go forwards, and below it where they take
-//! something back. Those that begin in the same hundredth of the drawing are one bar, which leads to
+//! something back, each with what does not count. Those that begin in the same hundredth of the drawing are one bar, which leads to
 //! a closer view: there are never more than 200 bars.
 
 use askama::Template;
 use askama::filters::HtmlSafe;
-use sampler_api::{Span, Usage};
+use sampler_api::{Excluded, Interval, Span, Usage};
 use sampler_domain::Timestamp;
 
 use crate::api::{Query, address, segment};
@@ -82,11 +82,19 @@ impl Mark {
     }
 }
 
-/// A usage, or several that begin close to each other.
+/// A stretch of time with what became of it: a usage, or a part of the time that does not count.
+struct Piece<'a> {
+    interval: Interval,
+    state: &'static str,
+    /// The usage that the ledger has.
+    usage: Option<&'a Usage>,
+}
+
+/// A piece, or several that begin close to each other.
 struct Bar {
     direction: &'static str,
-    /// The state of the usage; of several, the one that needs most attention.
-    state: String,
+    /// The state of the piece; of several, the one that needs most attention.
+    state: &'static str,
     x: f64,
     width: f64,
     href: String,
@@ -125,7 +133,7 @@ impl Timeline {
             description: description(span, usages),
             from: scale.from,
             ticks: ticks(scale),
-            bars: bars(usages, scale, query),
+            bars: bars(pieces(span, usages), scale, query),
             marks: marks(span, now, scale),
             open: open.flatten(),
             zoom: zoom(scale, query),
@@ -169,7 +177,7 @@ fn zoom(scale: Scale, query: &Query) -> Vec<(&'static str, String)> {
 }
 
 fn description(span: &Span, usages: &[Usage]) -> String {
-    let backward = usages.iter().filter(|usage| usage.is_backward()).count();
+    let backward = usages.iter().filter(|usage| usage.duration < 0).count();
     let forward = usages.len() - backward;
     let (start, sampled_to) = (span.start, span.sampled_to);
     let end = span.end.map(|end| format!("stopped at {end}"));
@@ -228,9 +236,36 @@ fn marks(span: &Span, now: Timestamp, scale: Scale) -> Vec<Mark> {
     drawn.collect()
 }
 
-/// A usage and where it is drawn.
+/// What became of the time of a span: what is accepted, what does not count, and what is planned.
+fn pieces<'a>(span: &'a Span, usages: &'a [Usage]) -> Vec<Piece<'a>> {
+    let accepted = usages.iter().map(|usage| Piece {
+        interval: usage.interval,
+        state: "accepted",
+        usage: Some(usage),
+    });
+    let without_usage = |interval: Interval, state: &'static str| Piece {
+        interval,
+        state,
+        usage: None,
+    };
+    let ranges = |ranges: &'a [Excluded], state| {
+        let intervals = ranges.iter().map(Excluded::interval);
+        let intervals = intervals.filter(|it| it.start != it.end);
+        intervals.map(move |interval| without_usage(interval, state))
+    };
+    let planned = span.planned.as_ref().map(|plan| {
+        let is_refused = span.delivery.last_error.is_some();
+        let (start, end) = (plan.start, plan.end);
+        let state = if is_refused { "refused" } else { "planned" };
+        without_usage(Interval { start, end }, state)
+    });
+    let excluded = ranges(&span.excluded, "skipped").chain(ranges(&span.again, "again"));
+    accepted.chain(excluded).chain(planned).collect()
+}
+
+/// A piece and where it is drawn.
 struct Placed<'a> {
-    usage: &'a Usage,
+    piece: Piece<'a>,
     low: Timestamp,
     high: Timestamp,
     x: f64,
@@ -238,17 +273,22 @@ struct Placed<'a> {
 }
 
 impl<'a> Placed<'a> {
-    fn new(usage: &'a Usage, scale: Scale) -> Option<Self> {
-        let (one, other) = (usage.interval.start, usage.interval.end);
+    fn new(piece: Piece<'a>, scale: Scale) -> Option<Self> {
+        let (one, other) = (piece.interval.start, piece.interval.end);
         let (low, high) = (one.min(other), one.max(other));
         let (x, width) = scale.stretch(low, high)?;
         Some(Self {
-            usage,
+            piece,
             low,
             high,
             x,
             width,
         })
+    }
+
+    fn duration(&self) -> i64 {
+        let Interval { start, end } = self.piece.interval;
+        end.since(start)
     }
 
     fn begins_with(&self, other: &Self) -> bool {
@@ -257,10 +297,11 @@ impl<'a> Placed<'a> {
     }
 }
 
-fn bars(usages: &[Usage], scale: Scale, query: &Query) -> Vec<Bar> {
-    let placed = usages.iter().filter_map(|usage| Placed::new(usage, scale));
+fn bars(pieces: Vec<Piece<'_>>, scale: Scale, query: &Query) -> Vec<Bar> {
+    let pieces = pieces.into_iter();
+    let placed = pieces.filter_map(|piece| Placed::new(piece, scale));
     let (mut backward, mut forward): (Vec<_>, Vec<_>) =
-        placed.partition(|placed| placed.usage.is_backward());
+        placed.partition(|placed| placed.duration() < 0);
     let mut bars = Vec::new();
     for (direction, lane) in [("forward", &mut forward), ("backward", &mut backward)] {
         lane.sort_by_key(|placed| placed.low);
@@ -274,30 +315,27 @@ impl Bar {
     fn new(group: &[Placed<'_>], direction: &'static str, query: &Query) -> Option<Self> {
         let (first, last) = (group.first()?, group.last()?);
         let width = (last.x + last.width - first.x).max(VISIBLE);
-        let duration = group.iter().map(|it| it.usage.duration).sum();
+        let duration = group.iter().map(Placed::duration).sum();
         let length = show::in_words(duration);
-        let states = group.iter().map(|it| it.usage.state.as_str());
-        let state = states.max_by_key(|state| attention(state))?.to_owned();
-        let (usage, href, told) = if group.len() == 1 {
-            let usage = first.usage;
-            let code = usage.status.map(|status| format!(" {status}"));
-            let told = format!("{}{}", state.replace('_', " "), code.unwrap_or_default());
-            (
-                Some(usage.id.clone()),
-                format!("#u-{}", segment(&usage.id)),
-                told,
-            )
-        } else {
-            let told = format!("{} usages", group.len());
-            (None, part(query, first.low, last.high), told)
+        let all = group.iter().map(|it| it.piece.state);
+        let state = all.max_by_key(|state| attention(state))?;
+        let usage = first.piece.usage.filter(|_| group.len() == 1);
+        let told = match usage.and_then(|usage| usage.status) {
+            _ if group.len() > 1 => format!("{} usages", group.len()),
+            Some(status) => format!("{state} {status}"),
+            None => state.to_owned(),
+        };
+        let href = match usage {
+            Some(usage) => format!("#u-{}", segment(&usage.id)),
+            None => part(query, first.low, last.high),
         };
         Some(Self {
             direction,
             x: first.x,
             width,
             href,
-            usage,
-            label: inner_label(&length, direction, width).filter(|_| attention(&state) == 0),
+            usage: usage.map(|usage| usage.id.clone()),
+            label: inner_label(&length, direction, width).filter(|_| attention(state) == 0),
             numbers: [
                 format!("{length} ({duration} ms), {told}"),
                 format!("{} \u{2013} {}", first.low, last.high),
@@ -317,11 +355,11 @@ impl Bar {
 
     /// A sign for a state that is not the usual one.
     fn sign(&self) -> &'static str {
-        match self.state.as_str() {
+        match self.state {
             "planned" => "\u{2026}",
-            "refused" => "!",
+            "again" => "\u{21bb}",
             "skipped" => "\u{d7}",
-            "set_aside" => "\u{2298}",
+            "refused" => "!",
             _ => "",
         }
     }
@@ -329,7 +367,7 @@ impl Bar {
 
 /// How much attention a state needs.
 fn attention(state: &str) -> usize {
-    let states = ["planned", "skipped", "set_aside", "refused"];
+    let states = ["planned", "again", "skipped", "refused"];
     let place = states.iter().position(|known| *known == state);
     place.map_or(0, |place| place + 1)
 }

@@ -13,9 +13,9 @@ use crate::visit::{Listed, Visit};
 fn class_of(column: &str) -> &'static str {
     match column {
         "Instance" | "When" | "Spans" => "main",
-        "Billed" | "Not billed yet" | "Duration" | "Status" | "Usages" | "Set aside" => "number",
+        "Billed" | "Not billed yet" | "Duration" | "Status" | "Usages" => "number",
         "Attempts" => "number wide",
-        "Planned" | "Since" | "Next attempt" | "Changes" => "wide",
+        "Since" | "Changes" => "wide",
         "Usage" => "guid",
         "Id" => "guid wide",
         "Action" => "acts",

@@ -24,6 +24,15 @@ pub struct EntryPosition {
     pub usage_guid: String,
 }
 
+impl EntryPosition {
+    pub fn of(entry: &Entry) -> Self {
+        Self {
+            accepted_at: entry.acceptance.at,
+            usage_guid: entry.usage_guid.clone(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EntryOrder {
     #[default]

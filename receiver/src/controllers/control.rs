@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderValue, Request, Uri};
+use axum::http::{Request, Uri};
 use axum::response::Response;
 use sampler_api as api;
 use sampler_domain::Control;
@@ -17,7 +17,7 @@ use super::answer;
 use crate::actions::{IfMatch, NewAuditRecord, stale};
 use crate::openapi::params::IfMatchParams;
 use crate::openapi::problem_answers;
-use crate::reading::{Parameters, Single};
+use crate::reading::{Parameters, Single, version_tag};
 use crate::{Receiver, control_body};
 
 /// The address of what is set.
@@ -68,7 +68,7 @@ pub async fn put(
             .admit_action(&grant, request, control_body::read)
             .await?;
         let kept = receiver.control().await?;
-        seen.require(&tag(&kept))?;
+        seen.require(&version_tag(kept.version))?;
         let new = NewAuditRecord {
             kind: "control.set",
             subject: SUBJECT.to_owned(),
@@ -99,13 +99,11 @@ impl Receiver {
     }
 }
 
-/// The entity tag: the version. So a control that was changed and set back counts as changed.
-fn tag(kept: &KeptControl) -> HeaderValue {
-    HeaderValue::try_from(format!("\"{}\"", kept.version)).expect("digits")
-}
-
 fn shown(kept: &KeptControl) -> Single {
-    Single::tagged(&api::Control::from(&kept.control), tag(kept))
+    Single::tagged(
+        &api::Control::from(&kept.control),
+        version_tag(kept.version),
+    )
 }
 
 /// The control in the audit trail.

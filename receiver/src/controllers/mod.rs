@@ -12,7 +12,7 @@ pub mod span_actions;
 pub mod spans;
 pub mod sums;
 pub mod suspended;
-pub mod usage_actions;
+pub mod unconfirmed;
 pub mod usages;
 
 use axum::response::{IntoResponse, Response};

@@ -1,7 +1,8 @@
-//! Operators' actions on one suspended span: to resume it, or to skip its planned usage.
+//! Operators' actions on one span: to resume it, to skip what the upstream refuses, and to send again what was
+//! excluded.
 //!
-//! An operator changes what was read: the entity tag in `If-Match` must be that of the span as it is
-//! now, and the change is conditional on its version, its end and its suspension.
+//! An operator changes what was read: the entity tag in `If-Match` must be that of the span as it is now, and
+//! the change is conditional on its version. Where a change had no answer, its repeat decides.
 
 use std::sync::Arc;
 
@@ -10,12 +11,11 @@ use axum::extract::State;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use sampler_api as api;
-use sampler_domain::{Change, Changed, SKIP_DELAY, Skip, Span, Suspension};
+use sampler_domain::{Change, ChangeKind, Changed, EXCLUDED_MAX, SkipRefusal, Span, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
-use sampler_store::ListedSpan;
+use sampler_store::LedgerSum;
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use super::answer;
 use super::spans::{IdPath, location, shown_span};
@@ -23,6 +23,7 @@ use crate::actions::{ActionRequest, IfMatch, NewAuditRecord, stale};
 use crate::fields::{self, Fields};
 use crate::openapi::params::IfMatchParams;
 use crate::openapi::problem_answers;
+use crate::reading::version_tag;
 use crate::{Receiver, problems};
 
 #[utoipa::path(
@@ -34,7 +35,7 @@ use crate::{Receiver, problems};
     responses(
         (status = 200, description = "The span as it is now.", body = api::Span,
             headers(("ETag" = String, description = "The entity tag of the answer."))),
-        problem_answers::OfSpanAct,
+        problem_answers::OfResume,
     ),
 )]
 pub async fn resume(
@@ -43,31 +44,16 @@ pub async fn resume(
     id: IdPath,
     request: Request<Body>,
 ) -> Response {
-    let resumed = async {
-        // 403 comes before 428.
-        grant.require_admin()?;
-        let if_match = IfMatch::of(request.headers())?;
-        let admitted = receiver.admit_action(&grant, request, |_: &mut Fields<'_>| Some(()));
-        let ActionRequest {
-            reason, _permit, ..
-        } = admitted.await?;
-        let (listed, suspension) = receiver.suspended_span(&grant, id, &if_match).await?;
-        // A time of the workers' clock that has passed. The clock of this machine may be ahead.
-        let due_at = suspension.since;
-        receiver
-            .act_on_span(&grant, "span.resume", reason, listed, |_| Change::Resume {
-                suspension,
-                due_at,
-            })
-            .await
-    };
+    let read = |_: &mut Fields<'_>| Some(());
+    let decide = |span: &Span, (), now: Timestamp| span.to_resume(now).ok_or_else(not_suspended);
+    let resumed = receiver.act_on_span("span.resume", &grant, id, request, read, decide);
     answer("resume", &grant, resumed.await)
 }
 
 #[utoipa::path(
     post, path = "/v1/spans/{id}/skip", operation_id = "skip_usage", tag = "Operating",
-    summary = "Skip a usage",
-    description = "The usage is not billed, unless it is sent again later. The span resumes after it.",
+    summary = "Skip what the upstream refuses",
+    description = "The span must be suspended. It continues at `until`; the time before that is `excluded`, and can be sent again.",
     params(("id" = String, Path, description = "The id of the span."), IfMatchParams),
     request_body(content = api::SkipRequest, content_type = "application/json"),
     responses(
@@ -82,119 +68,185 @@ pub async fn skip(
     id: IdPath,
     request: Request<Body>,
 ) -> Response {
-    let skipped = async {
-        // 403 comes before 428.
-        grant.require_admin()?;
-        let if_match = IfMatch::of(request.headers())?;
-        let admitted = receiver.admit_action(&grant, request, |fields| {
-            fields.required("usage_id", fields::text)
-        });
-        let ActionRequest {
-            reason,
-            fields: usage_id,
-            _permit,
-        } = admitted.await?;
-        let (listed, suspension) = receiver.suspended_span(&grant, id, &if_match).await?;
-        if !listed.span.plans(&usage_id) {
-            return Err(not_planned());
-        }
-        // Counted from the last refusal, by the workers' clock.
-        let not_before = suspension.since.plus(SKIP_DELAY);
-        let at = receiver.parts.clock.now();
-        receiver
-            .act_on_span(&grant, "span.skip", reason, listed, |act| {
-                Change::RequestSkip {
-                    skip: Skip {
-                        usage_guid: usage_id,
-                        at,
-                        not_before,
-                        act,
-                    },
-                    suspension,
-                    due_at: not_before,
-                }
-            })
-            .await
-    };
+    let read = |fields: &mut Fields<'_>| Some(fields.optional("until", fields::timestamp));
+    let decide = |span: &Span, until, now| span.to_skip(until, now).map_err(not_skipped);
+    let skipped = receiver.act_on_span("span.skip", &grant, id, request, read, decide);
     answer("skip", &grant, skipped.await)
 }
 
+#[utoipa::path(
+    post, path = "/v1/spans/{id}/resend", operation_id = "resend_excluded", tag = "Operating",
+    summary = "Send again what was excluded",
+    description = "Workers send the intervals that are `excluded` within these times again, before anything else of the span.",
+    params(("id" = String, Path, description = "The id of the span."), IfMatchParams),
+    request_body(content = api::ResendRequest, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The span as it is now.", body = api::Span,
+            headers(("ETag" = String, description = "The entity tag of the answer."))),
+        problem_answers::OfResend,
+    ),
+)]
+pub async fn resend(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    id: IdPath,
+    request: Request<Body>,
+) -> Response {
+    let read = |fields: &mut Fields<'_>| Some(read_times(fields));
+    let decide = |span: &Span, (from, to), now| {
+        let change = span.to_resend(from, to, now);
+        change.ok_or_else(nothing_excluded)
+    };
+    let resent = receiver.act_on_span("span.resend", &grant, id, request, read, decide);
+    answer("resend", &grant, resent.await)
+}
+
+fn read_times(fields: &mut Fields<'_>) -> (Option<Timestamp>, Option<Timestamp>) {
+    let [from, to] = ["from", "to"].map(|name| fields.optional(name, fields::timestamp));
+    if let (Some(from), Some(to)) = (from, to)
+        && from >= to
+    {
+        fields.wrong("to", "It must be later than from.");
+    }
+    (from, to)
+}
+
 impl Receiver {
-    /// The suspended span of an address, if it is unchanged since the operator read it.
-    async fn suspended_span(
+    /// Reads the request and the span, decides the change, records the action in the audit trail, and makes the
+    /// change. Answers with the span as it is after that.
+    async fn act_on_span<T: Send>(
         &self,
+        kind: &'static str,
         grant: &Grant,
         id: IdPath,
-        if_match: &IfMatch,
-    ) -> Result<(ListedSpan, Suspension), Problem> {
-        let listed = self.span(grant, id).await?;
+        request: Request<Body>,
+        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+        decide: impl FnOnce(&Span, T, Timestamp) -> Result<Change, Problem>,
+    ) -> Result<Response, Problem> {
+        // 403 comes before 428.
+        grant.require_admin()?;
+        let if_match = IfMatch::of(request.headers())?;
+        let ActionRequest {
+            reason,
+            fields,
+            _permit,
+        } = self.admit_action(grant, request, read).await?;
+        let span = self.span(grant, id).await?;
+        if_match.require(&version_tag(span.processing.version))?;
         let now = self.parts.clock.now();
-        if_match.require(shown_span(&listed, now).tag())?;
-        match listed.span.processing.suspended {
-            Some(suspension) if !listed.span.processing.complete => Ok((listed, suspension)),
-            _ => {
-                let detail = "The span is not suspended. Nothing was done.";
-                Err(Problem::new(&problems::NOT_SUSPENDED, detail))
-            }
-        }
+        let change = decide(&span, fields, now)?;
+        // No action changes the ledger. A read after the action could fail, although the action is done.
+        let ledger = self.ledger_of(grant, &span).await?;
+        self.change_span(kind, grant, reason, &span, &change)
+            .await?;
+        Ok(shown_span(&change.after, now, ledger).into_response())
     }
 
-    /// Records the action in the audit trail, then makes its change. Answers with the span as it is after
-    /// that.
-    async fn act_on_span(
+    async fn change_span(
         &self,
-        grant: &Grant,
         kind: &'static str,
+        grant: &Grant,
         reason: String,
-        listed: ListedSpan,
-        change: impl FnOnce(Uuid) -> Change,
-    ) -> Result<Response, Problem> {
-        let (act, span) = (self.parts.random.uuid_v4(), &listed.span);
-        let change = change(act);
-        let after = ListedSpan {
-            span: span.after(&change),
-            due_at: change.due_at().or(listed.due_at),
-        };
+        span: &Span,
+        change: &Change,
+    ) -> Result<(), Problem> {
         let record = NewAuditRecord {
             kind,
             subject: location(&span.id).to_str().unwrap_or_default().to_owned(),
             span: Some(span.id.to_string()),
             reason,
             before: summary(span),
-            after: summary(&after.span),
+            after: summary_after(span, change),
         };
-        let clock = &self.parts.clock;
         let changing = async {
-            let operating = &self.parts.operating;
-            let changed = operating.change_by_operator(act, span, &change, clock.now());
-            changed.await.map(|changed| changed == Changed::Made)
+            let changed = self.parts.operating.change_by_operator(span, change).await;
+            changed.map(|changed| changed == Changed::Made)
         };
-        self.perform(act, grant, record, changing, stale).await?;
-        Ok(shown_span(&after, clock.now()).into_response())
+        let act = self.parts.random.uuid_v4();
+        self.perform(act, grant, record, changing, stale).await
+    }
+
+    /// What the entries of a span add up to, read independently of the span.
+    pub(super) async fn ledger_of(&self, grant: &Grant, span: &Span) -> Result<LedgerSum, Problem> {
+        let (id, target) = (span.id.clone(), span.target.clone());
+        self.read_store(
+            grant,
+            |store| async move { store.ledger_of(&id, &target).await },
+        )
+        .await
     }
 }
 
-fn not_planned() -> Problem {
-    let pointer = Pointer::root().field("usage_id");
-    let detail = "It is not the usage that is planned for the span.";
-    let error = FieldError::new(pointer, detail);
-    let detail = "Only the usage that is planned can be skipped. Nothing was done.";
-    Problem::new(&problems::NOT_PLANNED, detail).errors([error])
+fn not_suspended() -> Problem {
+    let detail = "The span is not suspended. Nothing was done.";
+    Problem::new(&problems::NOT_SUSPENDED, detail)
+}
+
+fn nothing_excluded() -> Problem {
+    let detail = "Nothing of the span is excluded within these times. An interval is sent again whole, or not at \
+                  all. Nothing was done.";
+    Problem::new(&problems::NOTHING_EXCLUDED, detail)
+}
+
+fn not_skipped(refusal: SkipRefusal) -> Problem {
+    let detail = match refusal {
+        SkipRefusal::NotSuspended => return not_suspended(),
+        SkipRefusal::TooManyRanges => {
+            let detail = format!(
+                "The span would have more than {EXCLUDED_MAX} ranges that are excluded. Nothing was done."
+            );
+            return Problem::new(&problems::TOO_MANY_RANGES, detail);
+        }
+        SkipRefusal::NoBoundary => {
+            "It must be a boundary of the span's dimension, or the end of the span."
+        }
+        SkipRefusal::TooEarly => "It must not be earlier than the end of the refused interval.",
+        SkipRefusal::AfterEnd => "It must not be later than the end of the span.",
+        SkipRefusal::InFuture => "It must not be in the future.",
+        SkipRefusal::LeadsBack => {
+            "The refused interval is a correction, which is skipped without it."
+        }
+    };
+    let error = FieldError::new(Pointer::root().field("until"), detail);
+    let detail = "The span cannot be skipped up to this time. Nothing was done.";
+    Problem::new(&problems::INVALID_UNTIL, detail).errors([error])
 }
 
 /// The summary of a span in the audit trail.
 fn summary(span: &Span) -> Value {
-    let processing = &span.processing;
+    let planned = span.processing.planned.as_ref();
     json!({
         "state": span.state().name(),
-        "cause": processing.suspended.map(|it| it.cause.to_string()),
+        "cause": span.suspension().map(|it| it.cause.to_string()),
         "sampled_to": span.sampled_to(),
-        "planned": processing.planned.as_ref().map(|planned| json!({
+        "planned": planned.map(|planned| json!({
             "start": planned.interval.start,
             "end": planned.interval.end,
             "usage_id": planned.usage_guid,
+            "unanswered": planned.unanswered,
         })),
-        "skip": span.to_be_skipped().map(|skip| &skip.usage_guid),
-        "unanswered": processing.unanswered,
     })
+}
+
+/// The same after a change, with the target and the ranges that are skipped or sent again.
+fn summary_after(before: &Span, change: &Change) -> Value {
+    let after = &change.after;
+    let mut summary = summary(after);
+    let range = |start: Timestamp, end: Timestamp| json!({ "start": start, "end": end, "duration": end.since(start) });
+    let ranges: Vec<Value> = match (change.kind, &before.processing.planned) {
+        (ChangeKind::Skip, Some(skipped)) => {
+            vec![range(skipped.interval.start, after.sampled_to())]
+        }
+        (ChangeKind::Resend, _) => {
+            let moved = after.processing.again.iter();
+            let moved = moved.skip(before.processing.again.len());
+            moved
+                .map(|again| range(again.range.interval.start, again.range.reach()))
+                .collect()
+        }
+        _ => return summary,
+    };
+    summary["target"] = json!(api::Target::from(after.target.clone()));
+    summary["ranges"] = ranges.into();
+    summary
 }

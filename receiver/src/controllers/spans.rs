@@ -9,15 +9,15 @@ use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sampler_api as api;
-use sampler_domain::{Id, SUSPENDED_DUE_AT, Span, SpanId, SpanState, Target, Timestamp};
+use sampler_domain::{Again, Excluded, Id, SUSPENDED_DUE_AT, Span, SpanId, SpanState, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{ListedSpan, SpanPage, SpanQuery};
+use sampler_store::{LedgerSum, SpanPage, SpanQuery};
 
 use super::answer;
 use crate::openapi::params::{OfTarget, PageParams, Time};
 use crate::openapi::problem_answers;
-use crate::reading::{Paged, Parameters, Single, readable_resources, restrict, tag_of};
+use crate::reading::{Paged, Parameters, Single, readable_resources, restrict, version_tag};
 use crate::{Receiver, problems};
 
 /// The characters that are percent-encoded in a segment of a path.
@@ -36,12 +36,13 @@ pub type IdPath = Result<Path<String>, PathRejection>;
 #[utoipa::path(
     get, path = "/v1/spans", operation_id = "list_spans", tag = "Reading",
     summary = "Spans of an organization, a resource or an instance",
-    description = "The newest start comes first. One of `organization_id`, `resource_id`, `resource_instance_id` and `state=suspended` is required.",
+    description = "The newest start comes first. One of `organization_id`, `resource_id`, `resource_instance_id`, `state=suspended` and `excluded=true` is required.",
     params(
         OfTarget,
         ("state" = Option<String>, Query, description = "The state of the span."),
         ("order" = Option<String>, Query, description = "`received`: the spans of all targets that were received last, at most 100. It goes with `limit` alone."),
         ("cause" = Option<String>, Query, description = "With `state=suspended`: why, as in `/v1/suspended`."),
+        ("excluded" = Option<bool>, Query, description = "`true`: only spans of which something is excluded."),
         Time, PageParams,
     ),
     responses((status = 200, description = "A page of spans.", body = api::List<api::Span>,
@@ -75,7 +76,7 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
         };
         let next = page.next.map(|last| next.page(&last));
         let now = receiver.parts.clock.now();
-        let items = page.spans.iter().map(|listed| shown(listed, now)).collect();
+        let items = page.spans.iter().map(|span| shown(span, now)).collect();
         Ok(Paged::new(items, next))
     };
     answer("spans", &grant, page.await)
@@ -99,8 +100,9 @@ pub async fn get(
 ) -> Response {
     let shown = async {
         Parameters::of(&uri).finish()?;
-        let listed = receiver.span(&grant, id).await?;
-        Ok(shown_span(&listed, receiver.parts.clock.now()))
+        let span = receiver.span(&grant, id).await?;
+        let ledger = receiver.ledger_of(&grant, &span).await?;
+        Ok(shown_span(&span, receiver.parts.clock.now(), ledger))
     };
     answer("span", &grant, shown.await)
 }
@@ -125,12 +127,12 @@ impl Receiver {
         };
         let spans = found.map_err(|failure| self.not_read(&failure))?;
         let now = self.parts.clock.now();
-        let items = spans.iter().map(|listed| shown(listed, now)).collect();
+        let items = spans.iter().map(|span| shown(span, now)).collect();
         Ok(Paged::new(items, None))
     }
 
     /// The span of an address. It counts as missing where the grant does not allow reading it.
-    pub(super) async fn span(&self, grant: &Grant, id: IdPath) -> Result<ListedSpan, Problem> {
+    pub(super) async fn span(&self, grant: &Grant, id: IdPath) -> Result<Span, Problem> {
         // A segment that is not UTF-8 is the id of no span.
         let Ok(Path(id)) = id else {
             return Err(no_such_span());
@@ -143,20 +145,22 @@ impl Receiver {
     }
 }
 
-/// The answer that shows a span. Its tag is made of the span as it is at its start time: so the tag
-/// does not change because time passes, and an operator can change what was read a minute ago.
-pub(super) fn shown_span(listed: &ListedSpan, now: Timestamp) -> Single {
-    let tag = tag_of(&shown(listed, listed.span.start));
-    Single::tagged(&shown(listed, now), tag)
+/// The answer that shows a span, with what its entries of the ledger add up to.
+pub(super) fn shown_span(span: &Span, now: Timestamp, ledger: LedgerSum) -> Single {
+    let mut shown = shown(span, now);
+    let since = ledger.since.unwrap_or(span.start);
+    shown.proof.usages = Some(ledger.usages);
+    shown.proof.ledger = Some(ledger.duration);
+    shown.proof.difference = Some(span.billed_since(since) - ledger.duration);
+    Single::tagged(&shown, version_tag(span.processing.version))
 }
 
 fn read_query(parameters: &mut Parameters) -> SpanQuery {
-    let mut query = SpanQuery::default();
-    for name in Target::FIELDS {
-        if let Some(id) = parameters.id(name) {
-            query.target.set(name, id);
-        }
-    }
+    let mut query = SpanQuery {
+        target: parameters.target(),
+        excluded: parameters.only_true("excluded"),
+        ..SpanQuery::default()
+    };
     let names = SpanState::NAMES.join(", ");
     let expected = format!("It must be one of {names}.");
     query.state = parameters.parsed("state", &expected, SpanState::from_name);
@@ -173,11 +177,12 @@ fn read_query(parameters: &mut Parameters) -> SpanQuery {
 
 /// Each list comes from an index.
 fn require_narrow(query: &SpanQuery) -> Result<(), Problem> {
-    if query.target.narrowed_by().is_some() || query.state == Some(SpanState::Suspended) {
+    let is_suspended = query.state == Some(SpanState::Suspended);
+    if query.target.narrowed_by().is_some() || is_suspended || query.excluded {
         return Ok(());
     }
     let detail = "The query reads too many spans. Add organization_id, resource_id or \
-                  resource_instance_id, or state=suspended.";
+                  resource_instance_id, or state=suspended, or excluded=true.";
     Err(Problem::new(&problems::QUERY_TOO_WIDE, detail))
 }
 
@@ -193,14 +198,12 @@ pub(super) fn location(id: &SpanId) -> HeaderValue {
         .expect("what is percent-encoded is ASCII")
 }
 
-/// A span as the API shows it at this time.
-pub(super) fn shown(listed: &ListedSpan, now: Timestamp) -> api::Span {
-    let span = &listed.span;
+/// A span as the API shows it at this time, without the ledger.
+fn shown(span: &Span, now: Timestamp) -> api::Span {
     let processing = &span.processing;
+    let planned = processing.planned.as_ref();
     // Nothing is left to do for one that is complete, and a suspended one waits for its cause.
-    let due_at = listed
-        .due_at
-        .filter(|due_at| !processing.complete && *due_at != SUSPENDED_DUE_AT);
+    let is_due = !processing.complete && processing.due_at != SUSPENDED_DUE_AT;
     api::Span {
         id: span.id.to_string(),
         target: span.target.clone().into(),
@@ -211,35 +214,67 @@ pub(super) fn shown(listed: &ListedSpan, now: Timestamp) -> api::Span {
         start_event_id: span.start_id.as_ref().map(Id::to_string),
         end_event_id: span.end_id.as_ref().map(Id::to_string),
         sampled_to: span.sampled_to(),
-        due_at,
-        planned: processing.planned.as_ref().map(|planned| api::Plan {
+        due_at: is_due.then_some(processing.due_at),
+        planned: planned.map(|planned| api::Plan {
             start: planned.interval.start,
             end: planned.interval.end,
             usage_id: planned.usage_guid.clone(),
         }),
-        delivery: api::Delivery {
-            attempts: processing.attempts,
-            unanswered: processing.unanswered,
-            last_error: processing.last_error.as_ref().map(|error| api::LastError {
-                at: error.at,
-                status: error.status,
-                error: error.error.clone(),
-            }),
-        },
+        delivery: delivery(span),
+        excluded: processing.excluded.iter().map(excluded).collect(),
+        again: processing.again.iter().map(again).collect(),
         proof: proof(span, now),
     }
 }
 
+fn delivery(span: &Span) -> api::Delivery {
+    let planned = span.processing.planned.as_ref();
+    let failure = span.processing.failure.as_ref();
+    api::Delivery {
+        attempts: failure.map_or(0, |failure| failure.attempts),
+        unanswered: planned.is_some_and(|planned| planned.unanswered),
+        last_error: failure.map(|failure| api::LastError {
+            at: failure.at,
+            status: failure.status,
+            error: failure.error.clone(),
+        }),
+    }
+}
+
+fn excluded(range: &Excluded) -> api::Excluded {
+    api::Excluded {
+        start: range.interval.start,
+        end: range.interval.end,
+        back_to: range.back_to,
+        unanswered: range.unanswered,
+        error: range.error.clone(),
+    }
+}
+
+/// What is left of a range that is sent again: once its usage is recorded, its way back.
+fn again(again: &Again) -> api::Excluded {
+    let left = excluded(&again.range);
+    match again.range.way_back() {
+        Some(way_back) if again.is_way_back => api::Excluded {
+            start: way_back.start,
+            end: way_back.end,
+            back_to: None,
+            ..left
+        },
+        _ => left,
+    }
+}
+
 fn proof(span: &Span, now: Timestamp) -> api::Proof {
-    let totals = &span.processing.totals;
+    let proof = span.proof(now);
     api::Proof {
-        used: span.sampled_to().since(totals.since),
-        billed: totals.billed,
-        skipped: totals.skipped,
-        unanswered: totals.unanswered,
-        difference: span.difference(),
-        unsampled: span.unsampled(now),
-        usages: totals.usages,
-        since: totals.since,
+        used: proof.used,
+        billed: proof.billed,
+        skipped: proof.skipped,
+        unanswered: proof.unanswered,
+        unsampled: proof.unsampled,
+        usages: None,
+        ledger: None,
+        difference: None,
     }
 }

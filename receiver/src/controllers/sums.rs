@@ -6,14 +6,14 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use sampler_api as api;
-use sampler_domain::{EntryState, Target, Timestamp, Units, Window, WindowLength};
+use sampler_domain::{Target, Timestamp, Units, Window, WindowLength};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow, TargetFilter};
+use sampler_store::{CutUsage, StoreError, SumPage, SumPosition, SumQuery, SumRow};
 use serde_json::Value;
 
 use super::answer;
-use crate::openapi::params::{OfTarget, PageParams, Time};
+use crate::openapi::params::{Accepted, OfTarget, PageParams, Time};
 use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters, restrict, to_its_end};
 use crate::{Receiver, problems};
@@ -24,16 +24,15 @@ const WINDOWS_MAX: usize = 366;
 #[utoipa::path(
     get, path = "/v1/usages", operation_id = "sum_usages", tag = "Reading",
     summary = "Sums of usages, by windows and groups",
-    description = "Of what the upstream has accepted, or of the usages in the states that `state` names: `state=set_aside,skipped` is what is owed. One of `organization_id`, `resource_id` and `resource_instance_id` is required, and at most 366 windows.",
+    description = "Of what the upstream has accepted. One of `organization_id`, `resource_id` and `resource_instance_id` is required, and at most 366 windows.",
     params(
-        OfTarget, Time,
+        OfTarget, Time, Accepted,
         ("window" = Option<String>, Query, description = "`hour`, `day`, `month` or `all`.", example = "day"),
         ("group_by" = Option<String>, Query, description = "Fields of targets, with commas between.", example = "resource_id,plan_id"),
-        ("state" = Option<String>, Query, description = "States of usages, with commas between: `accepted`, `counted`, `set_aside`, `skipped` and `refused`. Without it `accepted,counted`. `refused` is what spans have planned, and what was refused.", example = "set_aside,skipped"),
         PageParams,
     ),
     responses((status = 200, description = "A page of sums.", body = api::List<api::Sum>,
-        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfList),
+        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfSums),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let page = async {
@@ -64,14 +63,15 @@ impl Receiver {
         let permits = self.admit_sums(grant).await?;
         let queries = Arc::clone(&self.parts.reading);
         let page = to_its_end(permits, async move { queries.sums(&query).await });
-        page.await.map_err(|failure| match failure {
+        let page = page.await.map_err(|failure| match failure {
             // Not 503: the same query again would take as long.
             StoreError::Overloaded => too_wide(
                 "The usages of one window are too many to be added up in time. Ask for a shorter \
                  window, or for less time with from and to; or name more fields of the target.",
             ),
             failure => self.not_read(&failure),
-        })
+        });
+        page?.map_err(cut_usage)
     }
 }
 
@@ -83,12 +83,7 @@ struct SumParameters {
 
 impl SumParameters {
     fn read(parameters: &mut Parameters) -> Self {
-        let mut target = TargetFilter::default();
-        for name in Target::FIELDS {
-            if let Some(id) = parameters.id(name) {
-                target.set(name, id);
-            }
-        }
+        let target = parameters.target();
         let names = WindowLength::NAMES.join(", ");
         let expected = format!("It must be one of {names}.");
         let length = parameters
@@ -112,12 +107,9 @@ impl SumParameters {
                 .is_none_or(|all| all.iter().any(|window| window.start == after.window));
             has_groups && has_window
         });
-        let names = SumQuery::STATES.map(EntryState::name).join(", ");
-        let expected = format!("It must name one or more of {names}.");
-        let states = parameters.parsed("state", &expected, read_states);
         let query = SumQuery {
             target,
-            states: states.unwrap_or_else(|| SumQuery::BILLED.to_vec()),
+            accepted_to: parameters.moment("accepted_to"),
             resources: None,
             length,
             windows: Vec::new(),
@@ -153,13 +145,18 @@ fn too_wide(detail: &str) -> Problem {
     Problem::new(&problems::QUERY_TOO_WIDE, detail)
 }
 
-fn read_states(text: &str) -> Option<Vec<EntryState>> {
-    text.split(',')
-        .map(|name| {
-            let state = EntryState::from_name(name)?;
-            SumQuery::STATES.contains(&state).then_some(state)
-        })
-        .collect()
+/// The problem of windows that cut a usage.
+fn cut_usage(cut: CutUsage) -> Problem {
+    let dimension = cut.dimension;
+    let detail = match cut.fits {
+        Some((before, after)) => format!(
+            "A usage of one {dimension} is cut by from or to. The nearest times that fit are {before} and {after}."
+        ),
+        None => format!(
+            "A usage of one {dimension} is cut by the windows. Ask for windows that are at least as long."
+        ),
+    };
+    Problem::new(&problems::CUT_USAGE, detail)
 }
 
 fn read_group_by(text: &str) -> Option<Vec<&'static str>> {

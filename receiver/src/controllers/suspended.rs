@@ -10,7 +10,7 @@ use sampler_api as api;
 use sampler_domain::{CauseId, Id};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{CauseQuery, KeptCause, SuspendedCause};
+use sampler_store::{CauseQuery, SuspendedCause};
 
 use super::answer;
 use super::spans::IdPath;
@@ -18,13 +18,13 @@ use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters, readable_resources};
 use crate::{Receiver, problems};
 
-/// Causes of one resource in a list of all. Whoever invents plans makes many.
-const OF_EACH_MAX: usize = 100;
+/// Causes of a list.
+const LIMIT: usize = 1_000;
 
 #[utoipa::path(
     get, path = "/v1/suspended", operation_id = "list_causes", tag = "Operating",
     summary = "The causes of suspended spans",
-    description = "The cause with the most spans comes first. Of each resource the 100 oldest are listed, fewer where there would be more than 1,000; `more` of the last one says how many there are besides, and `resource_id` lists the 1,000 oldest of one resource.",
+    description = "The cause with the most spans comes first.",
     params(("resource_id" = Option<String>, Query, description = "Only causes of this resource.", example = "postgres")),
     responses((status = 200, description = "At most 1,000 causes.", body = api::List<api::Cause>), problem_answers::OfReading),
 )]
@@ -33,11 +33,9 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
         let mut parameters = Parameters::of(&uri);
         let resource = parameters.id("resource_id");
         parameters.finish()?;
-        let limit = CauseQuery::LIMIT_MAX;
         let query = CauseQuery {
-            of_each: resource.as_ref().map_or(OF_EACH_MAX, |_| limit),
             resources: resources_of(&grant, resource),
-            limit,
+            limit: LIMIT,
         };
         let causes = receiver.read_store(&grant, |store| async move { store.causes(&query).await });
         let items = causes.await?.iter().map(shown).collect();
@@ -49,7 +47,6 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
 #[utoipa::path(
     get, path = "/v1/suspended/{cause}", operation_id = "get_cause", tag = "Operating",
     summary = "One cause of suspended spans",
-    description = "It is also shown where no span is left.",
     params(("cause" = String, Path, description = "The id of the cause.")),
     responses((status = 200, description = "The cause.", body = api::Cause), problem_answers::OfCause),
 )]
@@ -75,7 +72,7 @@ impl Receiver {
         cause: IdPath,
     ) -> Result<SuspendedCause, Problem> {
         let found = self.cause(grant, cause).await?;
-        let resource = &found.kept.cause.resource_id;
+        let resource = &found.cause.resource_id;
         let is_readable =
             readable_resources(grant).is_none_or(|readable| readable.contains(resource));
         is_readable.then_some(found).ok_or_else(no_such_cause)
@@ -106,23 +103,19 @@ fn resources_of(grant: &Grant, resource: Option<Id>) -> Option<Vec<Id>> {
 }
 
 pub(super) fn no_such_cause() -> Problem {
-    let detail =
-        "There is no cause of this id. It is removed some time after its last span resumed.";
+    let detail = "No span is suspended for a cause of this id.";
     Problem::new(&problems::NO_SUCH_CAUSE, detail)
 }
 
-pub(super) fn shown(cause: &SuspendedCause) -> api::Cause {
-    let KeptCause { id, cause: why, .. } = &cause.kept;
+pub(super) fn shown(suspended: &SuspendedCause) -> api::Cause {
+    let SuspendedCause { id, cause, .. } = suspended;
     api::Cause {
         cause: id.to_string(),
-        status: why.status,
-        error: why.error.clone(),
-        resource_id: why.resource_id.to_string(),
-        plan_id: why.plan_id.to_string(),
-        spans: cause.spans,
-        set_aside: cause.set_aside,
-        since: cause.kept.since,
-        probe_at: cause.kept.probe_at,
-        more: cause.more,
+        status: cause.status,
+        error: cause.error.clone(),
+        resource_id: cause.resource_id.to_string(),
+        plan_id: cause.plan_id.to_string(),
+        spans: suspended.spans,
+        since: suspended.since,
     }
 }

@@ -1,4 +1,4 @@
-//! The ledger of a span: each usage and its state.
+//! The ledger of a span: each usage that the upstream has accepted.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use sampler_api as api;
-use sampler_domain::{Entry, EntryState, Span, Timestamp, Usage};
+use sampler_domain::{Entry, Span, Timestamp, Usage};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::Entries;
+use sampler_store::{Entries, EntryOrder, EntryPosition};
 
 use super::answer;
 use super::spans::IdPath;
 use crate::Receiver;
-use crate::openapi::params::{PageParams, Time};
+use crate::openapi::params::{Accepted, PageParams, Time};
 use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters};
 
@@ -31,12 +31,12 @@ const ENTRY_BYTES: usize = 1 << 10;
 
 #[utoipa::path(
     get, path = "/v1/spans/{id}/usages", operation_id = "list_usages_of_span", tag = "Reading",
-    summary = "Each usage of a span, and its outcome",
-    description = "In the order in which they were planned, or with `order=newest` the last one first.",
+    summary = "Each usage of a span that the upstream has accepted",
+    description = "In the order in which they were accepted, or with `order=newest` the last one first.",
     params(
         ("id" = String, Path, description = "The id of the span."),
         ("order" = Option<String>, Query, description = "`oldest` (the default) or `newest` first.", example = "newest"),
-        Time, PageParams,
+        Time, Accepted, PageParams,
     ),
     responses((status = 200, description = "A page of usages.", body = api::List<api::Usage>,
         headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfSpan),
@@ -51,23 +51,23 @@ pub async fn list(
         let mut parameters = Parameters::of(&uri);
         let (from, to) = parameters.time();
         let order = parameters.parsed("order", "It must be oldest or newest.", |text| match text {
-            "oldest" => Some(false),
-            "newest" => Some(true),
+            "oldest" => Some(EntryOrder::Oldest),
+            "newest" => Some(EntryOrder::Newest),
             _ => None,
         });
         let query = UsageQuery {
             from,
             to,
-            is_newest_first: order.unwrap_or_default(),
+            accepted_to: parameters.moment("accepted_to"),
+            order: order.unwrap_or_default(),
             after: parameters.cursor(),
             limit: parameters.limit(),
         };
         let next = parameters.finish()?;
-        // The span comes first: what is planned on it and is executed meanwhile is in the ledger.
-        let span = receiver.span(&grant, id).await?.span;
-        let usages = receiver.usages_of(&grant, &span, &query).await?;
-        let items = usages.shown.iter().map(shown).collect();
-        Ok(Paged::new(items, usages.next.map(|last| next.page(&last))))
+        let span = receiver.span(&grant, id).await?;
+        let page = receiver.usages_of(&grant, &span, query).await?;
+        let items = page.entries.iter().map(shown).collect();
+        Ok(Paged::new(items, page.next.map(|last| next.page(&last))))
     };
     answer("usages", &grant, page.await)
 }
@@ -75,64 +75,47 @@ pub async fn list(
 struct UsageQuery {
     from: Option<Timestamp>,
     to: Option<Timestamp>,
-    /// Whether the last one that was planned comes first.
-    is_newest_first: bool,
-    /// The version at which the last usage of the page before was planned.
-    after: Option<i64>,
+    accepted_to: Option<Timestamp>,
+    order: EntryOrder,
+    after: Option<EntryPosition>,
     limit: usize,
-}
-
-/// Some usages, and the version after which the list continues.
-struct Usages {
-    shown: Vec<Entry>,
-    limit: usize,
-    next: Option<i64>,
 }
 
 impl Receiver {
-    /// The entries of the ledger in the direction in which they are read, and at its end the one that
-    /// is planned and not answered.
+    /// A page of entries. As much as one answer may cost is read: a page may be empty, and have a next one.
     async fn usages_of(
         &self,
         grant: &Grant,
         span: &Span,
-        query: &UsageQuery,
-    ) -> Result<Usages, Problem> {
+        query: UsageQuery,
+    ) -> Result<Entries, Problem> {
         // Each entry has the measures of its span.
         let measures = serde_json::to_vec(&span.measures).map_or(0, |bytes| bytes.len());
         let chunk_max = (CHUNK_BYTES / (ENTRY_BYTES + measures)).max(1);
-        let mut usages = Usages::new(query.limit.min(chunk_max));
-        let (mut bound, mut read) = (query.after, 0);
+        let limit = query.limit.min(chunk_max);
         let chunk = query.chunk().min(chunk_max);
-        let mut planned = Entry::of_planned(span).filter(|planned| {
-            !query.is_newest_first || bound.is_none_or(|bound| planned.version < bound)
-        });
+        let mut shown: Vec<Entry> = Vec::new();
+        let (mut after, mut read) = (query.after.clone(), 0);
         while read < WINDOW.min(CHUNKS * chunk_max) {
-            let entries = self.chunk_of(grant, span, query, bound, chunk).await?;
+            let found = self.chunk_of(grant, span, &query, after, chunk).await?;
             read += chunk;
-            if query.is_newest_first {
-                let last = entries.entries.first().map(|entry| entry.version);
-                let planned = planned
-                    .take()
-                    .filter(|planned| last < Some(planned.version));
-                bound = planned.as_ref().map(|planned| planned.version).or(bound);
-                planned.map(|planned| usages.add(planned, query));
-            }
-            for entry in entries.entries {
-                bound = Some(entry.version);
-                if !usages.add(entry, query) {
-                    return Ok(usages);
+            for entry in found.entries.into_iter().filter(|it| query.matches(it)) {
+                if shown.len() == limit {
+                    let next = shown.last().map(EntryPosition::of);
+                    let entries = shown;
+                    return Ok(Entries { entries, next });
                 }
+                shown.push(entry);
             }
-            if entries.next.is_none() {
-                let planned = planned.filter(|planned| bound < Some(planned.version));
-                planned.map(|planned| usages.add(planned, query));
-                return Ok(usages);
+            after = found.next;
+            if after.is_none() {
+                break;
             }
-            bound = entries.next;
         }
-        usages.next = bound;
-        Ok(usages)
+        Ok(Entries {
+            entries: shown,
+            next: after,
+        })
     }
 
     async fn chunk_of(
@@ -140,59 +123,35 @@ impl Receiver {
         grant: &Grant,
         span: &Span,
         query: &UsageQuery,
-        bound: Option<i64>,
+        after: Option<EntryPosition>,
         chunk: usize,
     ) -> Result<Entries, Problem> {
-        let (id, target) = (span.id.clone(), span.target.clone());
-        let is_newest_first = query.is_newest_first;
+        let (id, target, order) = (span.id.clone(), span.target.clone(), query.order);
         let entries = self.read_store(grant, |store| async move {
-            if is_newest_first {
-                store.usages_from_end(&id, &target, bound, chunk).await
-            } else {
-                store.usages(&id, &target, bound, chunk).await
-            }
+            store
+                .usages(&id, &target, order, after.as_ref(), chunk)
+                .await
         });
         entries.await
-    }
-}
-
-impl Usages {
-    fn new(limit: usize) -> Self {
-        Self {
-            shown: Vec::new(),
-            limit,
-            next: None,
-        }
-    }
-
-    /// Adds an entry, if it is asked for. Returns whether there was room for it.
-    fn add(&mut self, entry: Entry, query: &UsageQuery) -> bool {
-        if !query.matches(&entry) {
-            return true;
-        }
-        if self.shown.len() == self.limit {
-            self.next = self.shown.last().map(|last| last.version);
-            return false;
-        }
-        self.shown.push(entry);
-        true
     }
 }
 
 impl UsageQuery {
     /// How many entries are read at a time.
     fn chunk(&self) -> usize {
-        let is_whole = self.from.is_none() && self.to.is_none();
+        let is_whole = [self.from, self.to, self.accepted_to] == [None; 3];
         if is_whole { self.limit + 1 } else { CHUNK }
     }
 
     fn matches(&self, entry: &Entry) -> bool {
         let timestamp = entry.interval.midpoint();
-        self.from.is_none_or(|from| timestamp >= from) && self.to.is_none_or(|to| timestamp < to)
+        self.from.is_none_or(|from| timestamp >= from)
+            && self.to.is_none_or(|to| timestamp < to)
+            && self.accepted_to.is_none_or(|to| entry.acceptance.at <= to)
     }
 }
 
-pub(super) fn shown(entry: &Entry) -> api::Usage {
+fn shown(entry: &Entry) -> api::Usage {
     api::Usage {
         id: entry.usage_guid.clone(),
         span: entry.span.to_string(),
@@ -200,14 +159,8 @@ pub(super) fn shown(entry: &Entry) -> api::Usage {
         timestamp: entry.interval.midpoint(),
         duration: entry.interval.duration(),
         measured_usage: api::measures(&Usage::of_entry(entry).measured_usage),
-        state: entry.state.name().to_owned(),
-        attempts: entry.attempts,
-        planned_at: entry.planned_at,
-        accepted_at: entry.accepted_at,
-        status: entry.status,
-        location: entry.location.clone(),
-        error: entry.error.clone(),
-        unanswered: entry.unanswered && entry.state == EntryState::Skipped,
-        withheld: entry.withheld,
+        accepted_at: entry.acceptance.at,
+        status: entry.acceptance.status,
+        location: entry.acceptance.location.clone(),
     }
 }

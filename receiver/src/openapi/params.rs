@@ -27,6 +27,15 @@ pub(crate) struct Time {
     to: Option<String>,
 }
 
+/// When usages were accepted.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Accepted {
+    /// Only usages that the upstream had accepted by then. So the figures of an invoice can be had again.
+    #[param(example = "2026-12-03T00:00:00Z")]
+    accepted_to: Option<String>,
+}
+
 /// Fields of targets, which must be equal.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -50,10 +50,6 @@ impl Single {
         let body = to_vec(thing);
         Self { body, tag }
     }
-
-    pub(crate) fn tag(&self) -> &HeaderValue {
-        &self.tag
-    }
 }
 
 impl IntoResponse for Single {
@@ -62,8 +58,14 @@ impl IntoResponse for Single {
     }
 }
 
-/// The entity tag: a hash of the answer, so that it changes whenever the answer does.
-pub(crate) fn tag_of(thing: &impl Serialize) -> HeaderValue {
+/// The entity tag of what has a version, which each change increases. So what was changed and set back counts
+/// as changed.
+pub(crate) fn version_tag(version: i64) -> HeaderValue {
+    HeaderValue::try_from(format!("\"{version}\"")).expect("digits")
+}
+
+/// A hash of the answer, so that it changes whenever the answer does.
+fn tag_of(thing: &impl Serialize) -> HeaderValue {
     let digest = Uuid::new_v5(&Uuid::NAMESPACE_OID, &to_vec(thing));
     HeaderValue::try_from(format!("\"{}\"", digest.simple())).expect("hexadecimal digits")
 }

@@ -19,7 +19,7 @@ use sampler_store::{Reading, StoreError, SumQuery, TargetFilter};
 use crate::Receiver;
 use crate::admission::ServingPermit;
 
-pub(crate) use answer::{Paged, Single, tag_of};
+pub(crate) use answer::{Paged, Single, version_tag};
 pub(crate) use parameters::Parameters;
 
 /// How many requests may read from the store at the same time. Each holds a connection.

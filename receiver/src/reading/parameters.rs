@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use axum::http::Uri;
 use percent_encoding::percent_decode_str;
-use sampler_domain::{Id, Timestamp};
+use sampler_domain::{Id, Target, Timestamp};
 use sampler_service::problem::{FieldError, Problem};
+use sampler_store::TargetFilter;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::form_urlencoded::{self, Serializer};
@@ -101,6 +102,25 @@ impl Parameters {
                 None
             }
         }
+    }
+
+    /// Conditions on the fields of a target.
+    pub(crate) fn target(&mut self) -> TargetFilter {
+        let mut target = TargetFilter::default();
+        for name in Target::FIELDS {
+            if let Some(id) = self.id(name) {
+                target.set(name, id);
+            }
+        }
+        target
+    }
+
+    /// A condition that is there, or not.
+    pub(crate) fn only_true(&mut self, name: &str) -> bool {
+        let given = self.parsed(name, "It must be true.", |text| {
+            (text == "true").then_some(())
+        });
+        given.is_some()
     }
 
     /// A time: milliseconds since the epoch, or RFC 3339.

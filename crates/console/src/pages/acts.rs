@@ -1,5 +1,5 @@
-//! What operators do about suspended spans and given-up usages. Each action is confirmed on a page of
-//! its own, which says what will be done and asks why.
+//! What operators do about suspended spans and excluded time. Each action is confirmed on a page of its own,
+//! which says what will be done and asks why.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use axum::extract::Path;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{MethodRouter, get};
 use http::{Method, StatusCode};
-use sampler_api::{Cause, FieldError, Problem, Span};
+use sampler_api::{Cause, Excluded, FieldError, Problem, Span};
 use serde_json::json;
 
 use super::{spans, suspended};
 use crate::Console;
 use crate::address::relative;
-use crate::api::{Refusal, segment};
+use crate::api::{Query, Refusal, address, segment};
 use crate::form::SubmittedForm;
 use crate::page::{Frame, render};
-use crate::parameters::label;
+use crate::parameters::{self, label};
 use crate::show::{self, Html};
 use crate::visit::Visit;
 
@@ -34,44 +34,52 @@ impl ActKind {
         match self {
             Self::ResumeCause => "Resume the spans of a cause",
             Self::Resume => "Resume a span",
-            Self::Skip => "Skip a usage",
-            Self::Resend => "Resend a usage",
+            Self::Skip => "Skip what is refused",
+            Self::Resend => "Resend what is excluded",
+        }
+    }
+
+    /// The times that its form asks for. Each may be left empty.
+    fn times(self) -> &'static [&'static str] {
+        match self {
+            Self::ResumeCause | Self::Resume => &[],
+            Self::Skip => &["until"],
+            Self::Resend => &["from", "to"],
         }
     }
 }
 
-/// An action, and the ids in the address of its page.
+/// An action, and the id of its cause or its span.
 struct Subject {
     kind: ActKind,
-    ids: Vec<String>,
+    id: String,
 }
 
 impl Subject {
-    /// The first id: of the cause, or of the span.
-    fn id(&self) -> &str {
-        self.ids.first().map_or("", String::as_str)
-    }
-
-    /// The address of the API that does it.
+    /// The address of what it is about, in the API.
     fn path(&self) -> String {
-        let id = segment(self.id());
+        let id = segment(&self.id);
         match self.kind {
-            ActKind::ResumeCause => format!("/v1/suspended/{id}/resume"),
-            ActKind::Resume => format!("/v1/spans/{id}/resume"),
-            ActKind::Skip => format!("/v1/spans/{id}/skip"),
-            ActKind::Resend => format!("/v1/usages/{}/resend", segment(self.usage())),
+            ActKind::ResumeCause => format!("/v1/suspended/{id}"),
+            _ => format!("/v1/spans/{id}"),
         }
     }
 
-    fn usage(&self) -> &str {
-        self.ids.last().map_or("", String::as_str)
+    /// The address of the API that does it.
+    fn act_path(&self) -> String {
+        let act = match self.kind {
+            ActKind::ResumeCause | ActKind::Resume => "resume",
+            ActKind::Skip => "skip",
+            ActKind::Resend => "resend",
+        };
+        format!("{}/{act}", self.path())
     }
 
     /// Where the action leads, done or not.
     fn back(&self, root: &str) -> String {
         match self.kind {
-            ActKind::ResumeCause => suspended::page_of(root, self.id()),
-            _ => spans::page_of(root, self.id()),
+            ActKind::ResumeCause => suspended::page_of(root, &self.id),
+            _ => spans::page_of(root, &self.id),
         }
     }
 }
@@ -89,22 +97,21 @@ struct ActPage {
     back: String,
     /// The entity tag of the state that was shown: the action applies only to this state.
     tag: String,
-    usage_id: String,
+    /// Times that the form asks for: each with its name, its label and its value.
+    times: Vec<(&'static str, &'static str, String)>,
     reason: String,
     problem: Option<Problem>,
 }
 
 /// The page of an action, and the form that it sends.
 pub(crate) fn routes(kind: ActKind) -> MethodRouter<Arc<Console>> {
-    get(async move |Path(ids): Path<Vec<String>>, visit: Visit| {
-        let page = page(&visit, &Subject { kind, ids }).await?;
+    get(async move |Path(id): Path<String>, visit: Visit| {
+        let page = page(&visit, &Subject { kind, id }, &visit.query).await?;
         Ok::<_, Refusal>(render(StatusCode::OK, &page))
     })
-    .post(
-        async move |Path(ids): Path<Vec<String>>, form: SubmittedForm| {
-            carry_out(&Subject { kind, ids }, &form).await
-        },
-    )
+    .post(async move |Path(id): Path<String>, form: SubmittedForm| {
+        carry_out(&Subject { kind, id }, &form).await
+    })
 }
 
 /// The buttons of a suspended span.
@@ -118,22 +125,25 @@ pub(crate) fn buttons_of(root: &str, span: &str) -> Html {
     ))
 }
 
-/// The page that sends a usage of a span again.
-pub(crate) fn resend_page(root: &str, span: &str, usage: &str) -> String {
-    format!(
-        "{}/usages/{}/resend",
-        spans::page_of(root, span),
-        segment(usage)
-    )
+/// The page that sends an excluded range of a span again.
+pub(crate) fn resend_page(root: &str, span: &str, range: &Excluded) -> String {
+    let (one, other) = (range.start, range.end);
+    let [from, to] = [one.min(other), one.max(other)].map(|at| at.as_millis().to_string());
+    let query = parameters::of_pairs(&[("from", &from), ("to", &to)]);
+    address(&format!("{}/resend", spans::page_of(root, span)), &query)
 }
 
 /// Where the action was refused and can be confirmed again, the page shows why, and the present state.
 async fn carry_out(subject: &Subject, form: &SubmittedForm) -> Result<Response, Refusal> {
     let mut body = json!({ "reason": form.value("reason") });
-    if subject.kind == ActKind::Skip {
-        body["usage_id"] = json!(form.value("usage_id"));
+    for name in subject.kind.times() {
+        let given = form.value(name);
+        if !given.is_empty() {
+            let time = parameters::moment(&form.fields, name);
+            body[name] = time.map_or_else(|| json!(given), |time| json!(time));
+        }
     }
-    let (visit, tag, path) = (&form.visit, form.value("tag"), subject.path());
+    let (visit, tag, path) = (&form.visit, form.value("tag"), subject.act_path());
     let grant = visit.session.grant();
     let done = visit.console.act(grant, Method::POST, &path, tag, &body);
     let Err(refusal) = done.await else {
@@ -145,7 +155,7 @@ async fn carry_out(subject: &Subject, form: &SubmittedForm) -> Result<Response, 
     if !can_be_confirmed_again {
         return Err(refusal);
     }
-    let Ok(mut page) = page(visit, subject).await else {
+    let Ok(mut page) = page(visit, subject, &form.fields).await else {
         return Err(refusal);
     };
     form.value("reason").clone_into(&mut page.reason);
@@ -154,12 +164,13 @@ async fn carry_out(subject: &Subject, form: &SubmittedForm) -> Result<Response, 
 }
 
 /// The page for an action in the present state.
-async fn page(visit: &Visit, subject: &Subject) -> Result<ActPage, Refusal> {
+async fn page(visit: &Visit, subject: &Subject, asked: &Query) -> Result<ActPage, Refusal> {
     if !visit.session.is_admin() {
         let detail = "Changes need the scope abacus.sampler.admin.";
         return Err(Refusal::new(StatusCode::FORBIDDEN, "Not allowed", detail));
     }
     let frame = visit.frame();
+    let times = subject.kind.times().iter();
     let page = ActPage {
         title: subject.kind.title(),
         effect: Vec::new(),
@@ -168,7 +179,9 @@ async fn page(visit: &Visit, subject: &Subject) -> Result<ActPage, Refusal> {
         back: subject.back(&frame.root),
         frame,
         tag: String::new(),
-        usage_id: String::new(),
+        times: times
+            .map(|name| (*name, label(name), parameters::local(asked, name)))
+            .collect(),
         reason: String::new(),
         problem: None,
     };
@@ -179,8 +192,7 @@ async fn page(visit: &Visit, subject: &Subject) -> Result<ActPage, Refusal> {
 }
 
 async fn of_cause(visit: &Visit, subject: &Subject, page: ActPage) -> Result<ActPage, Refusal> {
-    let path = format!("/v1/suspended/{}", segment(subject.id()));
-    let cause = visit.get::<Cause>(&path, &[]).await?.body;
+    let cause = visit.get::<Cause>(&subject.path(), &[]).await?.body;
     let at_least = if cause.spans >= Cause::COUNTED_MAX {
         "at least "
     } else {
@@ -205,47 +217,37 @@ async fn of_cause(visit: &Visit, subject: &Subject, page: ActPage) -> Result<Act
 }
 
 async fn of_span(visit: &Visit, subject: &Subject, page: ActPage) -> Result<ActPage, Refusal> {
-    let path = format!("/v1/spans/{}", segment(subject.id()));
-    let read = visit.get::<Span>(&path, &[]).await?;
+    let read = visit.get::<Span>(&subject.path(), &[]).await?;
     let (span, target) = (&read.body, &read.body.target);
-    let mut facts = vec![
-        ("Organization", show::id(&target.organization_id)),
-        ("Resource", show::id(&target.resource_id)),
-        ("Plan", show::id(&target.plan_id)),
-        ("Instance", show::id(&target.resource_instance_id)),
-    ];
-    let mut tag = read.tag.unwrap_or_default();
+    let is_resend = subject.kind == ActKind::Resend;
     let (effect, button) = match subject.kind {
-        ActKind::Skip => (skipped(span), "Skip 1 usage"),
-        ActKind::Resend => {
-            facts.push(("Usage", show::id(subject.usage())));
-            // The API asks for no tag: the action is about the usage.
-            tag.clear();
-            (vec![RESENT.to_owned()], "Resend 1 usage")
-        }
+        ActKind::Skip => (skipped(span), "Skip"),
+        ActKind::Resend => (vec![RESENT.to_owned()], "Resend"),
         _ => (vec!["Resume 1 span.".to_owned()], "Resume 1 span"),
     };
-    let needs_suspension = subject.kind != ActKind::Resend;
-    let planned = span.planned.as_ref();
     Ok(ActPage {
         effect,
-        facts,
+        facts: vec![
+            ("Organization", show::id(&target.organization_id)),
+            ("Resource", show::id(&target.resource_id)),
+            ("Plan", show::id(&target.plan_id)),
+            ("Instance", show::id(&target.resource_instance_id)),
+        ],
         button: button.to_owned(),
-        tag,
-        usage_id: planned.map_or_else(String::new, |plan| plan.usage_id.clone()),
-        problem: (needs_suspension && span.state != "suspended").then(|| Problem {
+        tag: read.tag.unwrap_or_default(),
+        problem: (!is_resend && span.state != "suspended").then(|| Problem {
             title: "The span is not suspended".to_owned(),
-            detail: "Only a suspended span can be resumed, or its usage skipped.".to_owned(),
+            detail: "Only a suspended span can be resumed, or skipped.".to_owned(),
             ..Problem::default()
         }),
         ..page
     })
 }
 
-const RESENT: &str = "Post 1 usage to the upstream again, with the same id. Only a usage that was skipped \
-                      or set aside can be sent again.";
+const RESENT: &str = "Post what is excluded within these times to the upstream again, with the same ids. Without \
+                      times, everything that is excluded is posted.";
 
-/// What skipping the planned usage of a span does, in full sentences.
+/// What skipping does, in full sentences.
 fn skipped(span: &Span) -> Vec<String> {
     let Some(plan) = &span.planned else {
         return vec!["No usage is planned.".to_owned()];
@@ -267,11 +269,16 @@ fn skipped(span: &Span) -> Vec<String> {
          upstream's numbers before you bill by hand."
             .to_owned()
     });
-    let effect = [
-        format!("Skip 1 usage of {words}: {start} to {end}. {direction}"),
-        "A worker does so five minutes after the last refusal. Then the span resumes.".to_owned(),
-    ];
-    effect.into_iter().chain(unanswered).collect()
+    let mut effect = vec![format!(
+        "Skip 1 usage of {words}: {start} to {end}. {direction}"
+    )];
+    if length > 0 {
+        let until = "With a later time in the field, everything up to that time is skipped: a boundary of the \
+                     span's intervals, or its end.";
+        effect.push(until.to_owned());
+    }
+    effect.extend(unanswered);
+    effect
 }
 
 /// A problem of the API in the words of a form, where it names fields: the person who sent the form

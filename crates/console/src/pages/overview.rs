@@ -25,7 +25,7 @@ struct OverviewPage {
     cards: Vec<Card>,
     causes: Result<Table, String>,
     /// How many causes are not shown here.
-    hidden: u64,
+    hidden: usize,
 }
 
 /// One thing to know, with some facts about it.
@@ -62,7 +62,9 @@ pub(crate) async fn show(visit: Visit) -> Response {
         }),
     ];
     let page = OverviewPage {
-        hidden: causes.as_deref().map_or(0, hidden),
+        hidden: causes
+            .as_deref()
+            .map_or(0, |all| all.len().saturating_sub(CAUSES)),
         causes: causes
             .map(|causes| suspended::table(&visit, &causes[..causes.len().min(CAUSES)], false))
             .map_err(|refusal| refusal.in_place()),
@@ -160,11 +162,4 @@ async fn pause(visit: &Visit) -> Option<Act> {
         act.act == "control.set" && after && !before
     };
     acts.into_iter().find(is_pause)
-}
-
-/// How many causes are not shown here: those of the list, and those that the list has no room for.
-fn hidden(causes: &[Cause]) -> u64 {
-    let listed = causes.len().saturating_sub(CAUSES) as u64;
-    let more = causes.iter().map(|cause| cause.more);
-    more.fold(listed, u64::saturating_add)
 }

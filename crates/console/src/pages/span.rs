@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
-use sampler_api::{List, Measure, Span, Target, Usage};
+use sampler_api::{Excluded, List, Measure, Span, Target, Usage};
 use sampler_domain::Units;
 use url::Url;
 
@@ -26,10 +26,11 @@ const ORDER: &str = "order";
 const OLDEST: &str = "oldest";
 const NEWEST: &str = "newest";
 
-const COLUMNS: &str = "From|To|Duration|State|Status|Attempts|Planned|Accepted|Usage";
+const COLUMNS: &str = "From|To|Duration|Status|Accepted|Usage";
 
-const HEAD: &str = "usage,start,end,duration_ms,state,status,attempts,planned_at,accepted_at,\
-                    unanswered,withheld,location,error";
+const EXCLUDED: &str = "From|To|Duration|State|Error";
+
+const HEAD: &str = "usage,start,end,duration_ms,status,accepted_at,location";
 
 #[derive(Template)]
 #[template(path = "span.html")]
@@ -43,6 +44,7 @@ struct SpanPage {
     drawn_to: Option<Html>,
     facts: Vec<(&'static str, Html)>,
     ids: Vec<(&'static str, Html)>,
+    excluded: Table,
     table: Table,
     next: Option<String>,
     /// Whether the ledger begins with the oldest usage, and the page with the other order.
@@ -96,7 +98,8 @@ pub(crate) async fn show(Path(id): Path<String>, visit: Visit) -> Result<Respons
         drawn_to: last.filter(|_| drawn.has_more).map(show::at),
         facts: facts(&span),
         ids: ids(&span, &visit.console.parts.units),
-        table: table(&visit, &frame, &span, &rows.body.items),
+        excluded: excluded(&visit, &frame, &span),
+        table: table(&rows.body.items),
         next: rows
             .cursor
             .map(|cursor| format!("{}#ledger", visit.address_with("cursor", &cursor))),
@@ -156,9 +159,6 @@ fn facts(span: &Span) -> Vec<(&'static str, Html)> {
         ("Stop", show::at_or(span.end, "none")),
         ("Sampled to", show::at(span.sampled_to)),
     ];
-    if span.proof.since != span.start {
-        facts.push(("Counted since", show::at(span.proof.since)));
-    }
     facts.extend(span.due_at.map(|due| ("Due", show::at(due))));
     if let Some(plan) = &span.planned {
         let interval = show::at(plan.start).and(show::words("\u{2192}"));
@@ -212,52 +212,64 @@ fn measured(measure: &Measure, billed: i64, units: &Units) -> Html {
         .and(show::faint(&billed))
 }
 
-fn table(visit: &Visit, frame: &Frame, span: &Span, usages: &[Usage]) -> Table {
-    let may_resend = visit.session.is_admin() && usages.iter().any(Usage::is_resendable);
-    let mut table = Table::new("Ledger", "ledger-row", COLUMNS);
-    if may_resend {
+/// What does not count upstream, and what is sent again.
+fn excluded(visit: &Visit, frame: &Frame, span: &Span) -> Table {
+    let may_act = visit.session.is_admin() && !span.excluded.is_empty();
+    let mut table = Table::new("Excluded", "excluded-row", EXCLUDED);
+    if may_act {
         table.column("Action");
     }
-    table.rows.extend(usages.iter().map(|usage| {
-        let mut cells = cells(usage);
-        if may_resend {
-            let page = acts::resend_page(&frame.root, &span.id, &usage.id);
-            let button = usage
-                .is_resendable()
-                .then(|| show::button(&page, "Resend\u{2026}", "resend"));
-            cells.push(button.unwrap_or_default());
-        }
-        Row {
-            anchor: format!("u-{}", usage.id),
-            class: ["forward", "backward"][usize::from(usage.is_backward())],
-            cells,
-        }
+    for range in &span.excluded {
+        let mut cells = range_cells(range, "skipped");
+        cells.extend(may_act.then(|| {
+            let page = acts::resend_page(&frame.root, &span.id, range);
+            show::button(&page, "Resend\u{2026}", "resend")
+        }));
+        table.row(cells);
+    }
+    for range in &span.again {
+        table.row(range_cells(range, "again"));
+    }
+    table
+}
+
+fn range_cells(range: &Excluded, state: &str) -> Vec<Html> {
+    let unanswered = range
+        .unanswered
+        .then(|| show::faint("a post had no answer"));
+    let taken_back = range.back_to.map(|back_to| {
+        let told = format!("taken back to {back_to}");
+        show::faint(&told)
+    });
+    let interval = range.interval();
+    let state = show::state(state).and(unanswered).and(taken_back);
+    vec![
+        show::at(range.start),
+        show::at(range.end),
+        show::length(interval.end.since(interval.start)),
+        state,
+        range.error.as_deref().map(show::error).unwrap_or_default(),
+    ]
+}
+
+fn table(usages: &[Usage]) -> Table {
+    let mut table = Table::new("Ledger", "ledger-row", COLUMNS);
+    table.rows.extend(usages.iter().map(|usage| Row {
+        anchor: format!("u-{}", usage.id),
+        class: ["forward", "backward"][usize::from(usage.duration < 0)],
+        cells: cells(usage),
     }));
     table
 }
 
 fn cells(usage: &Usage) -> Vec<Html> {
-    let notes = [
-        (usage.unanswered, "a post had no answer"),
-        (
-            usage.withheld,
-            "not posted: takes back a usage that does not count",
-        ),
-    ];
-    let notes = notes.into_iter().filter(|(is_so, _)| *is_so);
-    let state = notes.fold(show::state(&usage.state), |state, (_, note)| {
-        state.and(show::faint(note))
-    });
     let status = usage.status.map(|status| show::words(&status.to_string()));
     vec![
         show::at(usage.interval.start),
         show::at(usage.interval.end),
         show::length(usage.duration),
-        state.and(usage.error.as_deref().map(show::error)),
         status.unwrap_or_default(),
-        show::number(usage.attempts),
-        show::at(usage.planned_at),
-        usage.accepted_at.map(show::at).unwrap_or_default(),
+        show::at(usage.accepted_at),
         document(usage),
     ]
 }
@@ -280,20 +292,13 @@ fn document(usage: &Usage) -> Html {
 
 fn line(usage: &Usage) -> Vec<String> {
     let status = usage.status.map(|it| it.to_string());
-    let accepted_at = usage.accepted_at.map(|it| it.to_string());
     vec![
         usage.id.clone(),
         usage.interval.start.to_string(),
         usage.interval.end.to_string(),
         usage.duration.to_string(),
-        usage.state.clone(),
         status.unwrap_or_default(),
-        usage.attempts.to_string(),
-        usage.planned_at.to_string(),
-        accepted_at.unwrap_or_default(),
-        usage.unanswered.to_string(),
-        usage.withheld.to_string(),
+        usage.accepted_at.to_string(),
         usage.location.clone().unwrap_or_default(),
-        usage.error.clone().unwrap_or_default(),
     ]
 }

@@ -22,7 +22,7 @@ const COLUMNS: &str = "Instance|Resource / plan|Start|End|State|Billed|Not bille
 
 const HEAD: &str = "span,organization_id,space_id,consumer_id,resource_id,plan_id,\
                     resource_instance_id,start,end,state,sampled_to,billed_ms,skipped_ms,\
-                    unsampled_ms,difference_ms";
+                    unsampled_ms";
 
 /// The page of a span, as a reference from the page whose reference to the console is `root`.
 pub(crate) fn page_of(root: &str, span: &str) -> String {
@@ -101,9 +101,9 @@ pub(crate) fn instance(root: &str, span: &Span) -> Html {
 }
 
 fn billed(span: &Span) -> Html {
-    let difference = span.proof.difference;
-    let told = format!("difference {}", show::in_words(difference));
-    show::length(span.proof.billed).and((difference != 0).then(|| show::bad(&told)))
+    let skipped = span.proof.skipped;
+    let told = format!("skipped {}", show::in_words(skipped));
+    show::length(span.proof.billed).and((skipped != 0).then(|| show::faint(&told)))
 }
 
 fn line(span: &Span) -> Vec<String> {
@@ -124,6 +124,5 @@ fn line(span: &Span) -> Vec<String> {
         proof.billed.to_string(),
         proof.skipped.to_string(),
         proof.unsampled.to_string(),
-        proof.difference.to_string(),
     ]
 }

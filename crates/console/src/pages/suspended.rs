@@ -19,7 +19,7 @@ const RESOURCE: &str = "resource_id";
 /// Spans of a cause on one page.
 const SPANS: &str = "50";
 
-const CAUSES: &str = "Spans|Resource|Plan|Status|Error|Set aside|Since|Next attempt";
+const CAUSES: &str = "Spans|Resource|Plan|Status|Error|Since";
 
 const COLUMNS: &str = "Instance|Organization|Start|Sampled to|Not billed yet|Attempts";
 
@@ -90,19 +90,13 @@ pub(crate) fn table(visit: &Visit, causes: &[Cause], may_act: bool) -> Table {
         let of_resource = address(&format!("{root}/suspended"), &of_resource);
         let spans = show::words(&show::counted(cause.spans, "span"));
         let page = format!("{}#spans", page_of(&root, &cause.cause));
-        let more = (cause.more > 0).then(|| {
-            let more = format!("and {} more of its causes", cause.more);
-            show::link(&of_resource, &show::words(&more))
-        });
         let mut cells = vec![
             show::link(&page, &spans),
-            show::link(&of_resource, &show::id(&cause.resource_id)).and(more),
+            show::link(&of_resource, &show::id(&cause.resource_id)),
             show::id(&cause.plan_id),
             status(cause),
             show::error(&cause.error),
-            show::number(cause.set_aside),
             show::at(cause.since),
-            show::at(cause.probe_at),
         ];
         if may_act {
             let page = format!("{root}/suspended/{}/resume", segment(&cause.cause));

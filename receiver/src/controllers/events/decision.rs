@@ -111,12 +111,7 @@ impl Receiver {
         let id = span.id.clone();
         let lenient = self.settings.events.lenient_repeats;
         let key = lenient.then(|| Box::new((span.target.clone(), span.start_id.clone())));
-        let opening = self.parts.events.start(NewSpan {
-            due_at: self.policy.open_due_at(&span.target, span.start),
-            span,
-            now,
-            arrival,
-        });
+        let opening = self.parts.events.start(NewSpan { span, now, arrival });
         async move {
             match opening
                 .await
@@ -171,7 +166,9 @@ impl Receiver {
     }
 
     pub(super) fn new_span(&self, event: StartEvent, grant: &Grant, now: Timestamp) -> Span {
-        let mut span = Span::open(SpanId::new(now, self.parts.random.u64()), event);
+        let due_at = self.policy.open_due_at(&event.target, event.timestamp);
+        let id = SpanId::new(now, self.parts.random.u64());
+        let mut span = Span::open(id, event, due_at);
         span.start_client = grant.client().cloned();
         span
     }
