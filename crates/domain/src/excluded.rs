@@ -261,12 +261,4 @@ impl Span {
         });
         self.processing.again.splice(0..0, parts);
     }
-
-    /// The last time before `time` that a range which leads forwards reaches: a correction must not go beyond
-    /// it, because what is excluded is trimmed, and not taken back upstream.
-    pub(crate) fn excluded_before(&self, time: Timestamp) -> Option<Timestamp> {
-        let ranges = self.processing.excluded.iter();
-        let reached = ranges.filter(|it| it.leads_on() && it.reach() != it.interval.start);
-        reached.map(Excluded::reach).filter(|it| *it < time).max()
-    }
 }

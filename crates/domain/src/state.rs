@@ -41,7 +41,7 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cause, CauseId, Id, Measures, SpanId, StartEvent, Suspension, Target};
+    use crate::{FailureState, Id, Measures, SpanId, StartEvent, Suspension, Target};
 
     fn span(start: i64, end: Option<i64>) -> Span {
         let event = StartEvent {
@@ -50,21 +50,9 @@ mod tests {
             target: Target::from_store([""; 6]),
             measures: Measures::from_store(Vec::new()),
         };
-        let mut span = Span::open(SpanId::Text(String::new()), event);
+        let mut span = Span::open(SpanId::Text(String::new()), event, Timestamp::MIN);
         span.end = end.map(Timestamp::clamped);
         span
-    }
-
-    fn cause() -> CauseId {
-        let error = "unprocessable".to_owned();
-        let (resource_id, plan_id) = (Id::from_store("r"), Id::from_store("p"));
-        let cause = Cause {
-            status: Some(422),
-            error,
-            resource_id,
-            plan_id,
-        };
-        cause.id()
     }
 
     #[test]
@@ -76,9 +64,16 @@ mod tests {
         let mut stopped = span(1, Some(2));
         assert_eq!(span(1, None).state(), SpanState::Open);
         assert_eq!(stopped.state(), SpanState::Stopped);
-        stopped.processing.suspended = Some(Suspension {
-            cause: cause(),
-            since: Timestamp::clamped(3),
+        stopped.processing.failure = Some(FailureState {
+            attempts: 3,
+            refusals: 3,
+            at: Timestamp::clamped(3),
+            status: Some(422),
+            error: "unprocessable".to_owned(),
+            suspension: Some(Suspension {
+                cause: "00000000-0000-0000-0000-000000000000".parse().unwrap(),
+                since: Timestamp::clamped(3),
+            }),
         });
         assert_eq!(stopped.state(), SpanState::Suspended);
         stopped.processing.complete = true;

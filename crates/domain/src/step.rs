@@ -81,10 +81,9 @@ fn back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
         let granularity = policy.granularities.of(&span.target);
         granularity.boundary_before(sampled_to)
     });
-    let edge = boundary.max(span.excluded_before(sampled_to));
     Step::Plan(Interval {
         start: sampled_to,
-        end: edge.map_or(end, |edge| edge.max(end)),
+        end: boundary.map_or(end, |boundary| boundary.max(end)),
     })
 }
 

@@ -138,14 +138,15 @@ fn a_repeated_stop_ends_nothing_even_if_the_next_span_is_open() {
 }
 
 #[test]
-fn a_stop_changes_the_end_and_who_set_it_alone() {
+fn a_stop_changes_the_end_who_set_it_and_the_version_alone() {
     let client = ClientId::new("broker");
-    let expected = Span {
+    let mut expected = Span {
         end: Some(moment(2_000)),
         end_id: Some(id("stop")),
         stop_client: client.clone(),
         ..open()
     };
+    expected.processing.version += 1;
     assert_eq!(open().ended(&stop_at(2_000), client), expected);
 }
 

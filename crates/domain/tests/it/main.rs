@@ -4,6 +4,8 @@
 
 mod guid;
 mod intake;
+mod law;
 mod machine;
+mod skip;
 mod support;
-mod uncounted;
+mod world;

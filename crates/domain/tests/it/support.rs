@@ -1,10 +1,11 @@
-//! Spans and policies for the properties, and a worker that does what `next_step` says.
+//! Spans and policies for the properties, and a worker that does what the driver says.
 
 use proptest::prelude::*;
 use sampler_domain::{
-    Change, Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId,
-    StartEvent, Step, Target, Timestamp, UncountedReason, next_step,
+    Acceptance, Action, Contract, Driver, Granularities, Granularity, Id, Interval, Measures,
+    Policy, Remembered, RunId, Span, SpanId, StartEvent, Target, Terms, Timestamp,
 };
+use uuid::Uuid;
 
 pub(crate) fn moment(millis: i64) -> Timestamp {
     Timestamp::new(millis).unwrap()
@@ -32,7 +33,7 @@ pub(crate) fn span(start: Timestamp) -> Span {
         target: target(),
         measures: Measures::default(),
     };
-    Span::open(SpanId::new(start, 7), event)
+    Span::open(SpanId::new(start, 7), event, start)
 }
 
 pub(crate) fn policy(granularity: Granularity, grace: i64) -> Policy {
@@ -56,7 +57,7 @@ pub(crate) fn scale(granularity: Granularity) -> i64 {
     }
 }
 
-/// A span with what was counted upstream for it.
+/// A span that is sampled by one worker, whose usages are all accepted, with what counts upstream for it.
 pub(crate) struct Sampled {
     pub(crate) span: Span,
     pub(crate) counted: Vec<Interval>,
@@ -70,41 +71,36 @@ impl Sampled {
         }
     }
 
-    /// Takes one step at `now`; says whether there was anything to do.
-    pub(crate) fn step(&mut self, now: Timestamp, policy: &Policy) -> bool {
-        match next_step(&self.span, now, policy) {
-            Step::Plan(interval) => {
-                let planned = Planned::new(&self.span, interval, now).cut_by(&self.span, policy);
-                let due_at = now;
-                self.span = self.span.after(&Change::Plan { planned, due_at });
-                true
-            }
-            Step::Execute(planned) => {
-                self.span = match planned.withheld {
-                    Some(UncountedReason::Skipped { .. }) => self.span.skipped(),
-                    Some(UncountedReason::SetAside) => self.span.executed(),
-                    None => {
-                        self.counted.push(planned.interval);
-                        self.span.executed()
-                    }
-                };
-                true
-            }
-            Step::Complete => {
-                self.span.processing.complete = true;
-                false
-            }
-            Step::Wait(until) => {
-                assert!(until > now, "waits for {until}, which is not after {now}");
-                false
+    /// Does all that is due at `now`.
+    pub(crate) fn sample(&mut self, now: Timestamp, policy: &Policy) {
+        let terms = Terms {
+            run: RunId(Uuid::nil()),
+            policy: policy.clone(),
+            contract: Contract::Forever,
+            suspend_after: 3,
+        };
+        let span = self.span.clone();
+        let mut driver = Driver::new(span, Remembered::default(), Timestamp::MIN);
+        loop {
+            match driver.action(now, &terms) {
+                Action::Change(change) => driver.on_change_made(*change),
+                Action::Post { delivery, .. } => {
+                    self.counted.push(delivery.interval);
+                    driver.on_accepted(Acceptance {
+                        at: now,
+                        status: None,
+                        location: None,
+                    });
+                }
+                Action::WriteEntry(_) => driver.on_entry_written(),
+                Action::Done => break,
+                other => panic!("{other:?}"),
             }
         }
+        self.span = driver.span().clone();
     }
 
     pub(crate) fn sum(&self) -> i64 {
-        self.counted
-            .iter()
-            .map(|interval| interval.duration())
-            .sum()
+        self.counted.iter().map(|it| it.duration()).sum()
     }
 }
