@@ -23,6 +23,7 @@ mod control;
 mod events;
 pub mod group;
 mod ledger;
+mod limiter;
 mod operating;
 mod reading;
 mod sums;
@@ -37,6 +38,7 @@ pub use confirmations::{Confirmation, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, KeptControl};
 pub use events::{Arrival, Events, IdKind, NewSpan, NewStop, SpansBy, StartOutcome, StopOutcome};
 pub use ledger::{Entries, EntryKey, Ledger, lifetime_from};
+pub use limiter::Limiter;
 pub use operating::{ACTS_NAMED, Operating};
 pub use reading::{
     CauseQuery, ListedSpan, Reading, SpanPage, SpanPosition, SpanQuery, SuspendedCause,
@@ -44,6 +46,10 @@ pub use reading::{
 };
 pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
 pub use work::{DuePages, DueQuery, Finished, Work};
+
+/// The target of `tracing` spans that are exported as spans of a trace. Their level is `trace`, so
+/// that the log leaves them out: `trace_span!(target: TRACE, "…")`.
+pub const TRACE: &str = "sampler_trace";
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

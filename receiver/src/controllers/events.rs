@@ -23,6 +23,7 @@ use crate::admission::RequestKind;
 use crate::body::Received;
 use crate::event::{Event, EventKind};
 use crate::form::EventFormat;
+use crate::metrics::note_event;
 use crate::openapi::problem_answers::{OfAnyEvent, OfStart, OfStop};
 use crate::reading::Parameters;
 use crate::{Receiver, body};
@@ -105,13 +106,6 @@ pub async fn update(
 }
 
 impl Receiver {
-    /// Counts an event by its answer. `kind` is `None` if the event does not say its kind.
-    pub(super) fn count(&self, kind: Option<EventKind>, outcome: &Result<Kept, Problem>) {
-        let is_replayed = outcome.as_ref().map(|kept| kept.is_replayed);
-        let event = kind.map_or("unknown", EventKind::name);
-        self.metrics.note(event, is_replayed);
-    }
-
     /// Receives a request that is one event, of the kind that its address says.
     async fn receive(
         &self,
@@ -144,7 +138,7 @@ impl Receiver {
             Ok((body, _in_flight)) => self.process_event(grant, body, form, Arrival::Alone).await,
             Err(problem) => Err(problem),
         };
-        self.count(kind, &outcome);
+        note_event(kind, outcome.as_ref().map(|kept| kept.is_replayed));
         outcome
     }
 
