@@ -1,17 +1,17 @@
 //! The metrics of events.
 
 use metrics::{counter, gauge};
+use sampler_api::EventType;
 use sampler_service::problem::Problem;
 use sampler_service::problem::kinds::OVERLOADED;
 
 use crate::Receiver;
-use crate::event::EventKind;
 use crate::problems::THROTTLED;
 
 /// Counts an event by its answer: whether it was kept before, or the problem. `kind` is `None` if the event does not
 /// say its kind.
-pub(crate) fn note_event(kind: Option<EventKind>, is_replayed: Result<bool, &Problem>) {
-    let event = kind.map_or("unknown", EventKind::name);
+pub(crate) fn note_event(kind: Option<EventType>, is_replayed: Result<bool, &Problem>) {
+    let event = kind.map_or("unknown", EventType::name);
     let outcome = match is_replayed {
         Ok(true) => "replayed",
         Ok(false) => "accepted",

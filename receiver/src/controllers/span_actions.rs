@@ -20,7 +20,6 @@ use uuid::Uuid;
 use super::answer;
 use super::spans::{IdPath, location, shown_span};
 use crate::actions::{ActionRequest, IfMatch, NewAuditRecord, stale};
-use crate::fields::{self, Fields};
 use crate::openapi::params::IfMatchParams;
 use crate::openapi::problem_answers;
 use crate::{Receiver, problems};
@@ -47,7 +46,8 @@ pub async fn resume(
         // 403 comes before 428.
         grant.require_admin()?;
         let if_match = IfMatch::of(request.headers())?;
-        let admitted = receiver.admit_action(&grant, request, |_: &mut Fields<'_>| Some(()));
+        let admitted =
+            receiver.admit_action(&grant, request, |body: api::Reason, _| (body.reason, ()));
         let ActionRequest {
             reason, _permit, ..
         } = admitted.await?;
@@ -86,8 +86,8 @@ pub async fn skip(
         // 403 comes before 428.
         grant.require_admin()?;
         let if_match = IfMatch::of(request.headers())?;
-        let admitted = receiver.admit_action(&grant, request, |fields| {
-            fields.required("usage_id", fields::text)
+        let admitted = receiver.admit_action(&grant, request, |body: api::SkipRequest, _| {
+            (body.reason, body.usage_id)
         });
         let ActionRequest {
             reason,

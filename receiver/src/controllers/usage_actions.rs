@@ -18,7 +18,6 @@ use super::answer;
 use super::spans::IdPath;
 use super::usages::shown;
 use crate::actions::{ActionRequest, NewAuditRecord};
-use crate::fields::Fields;
 use crate::openapi::problem_answers;
 use crate::{Receiver, problems};
 
@@ -40,7 +39,8 @@ pub async fn resend(
     request: Request<Body>,
 ) -> Response {
     let resent = async {
-        let admitted = receiver.admit_action(&grant, request, |_: &mut Fields<'_>| Some(()));
+        let admitted =
+            receiver.admit_action(&grant, request, |body: api::Reason, _| (body.reason, ()));
         let ActionRequest {
             reason, _permit, ..
         } = admitted.await?;
