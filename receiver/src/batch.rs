@@ -3,13 +3,14 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
+use sampler_api::EventType;
 use sampler_service::problem::{FieldError, Pointer, Problem};
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
-use crate::event::EventKind;
-use crate::json::{self, Values};
-use crate::{cloud_event, problems};
+use crate::{cloud_event, json, problems};
 
 pub(crate) const EVENTS_MAX: usize = 1_000;
 
@@ -24,7 +25,7 @@ pub(crate) enum Layout {
 #[derive(Debug)]
 pub(crate) struct Item<'b> {
     pub(crate) bytes: &'b [u8],
-    pub(crate) kind: Option<EventKind>,
+    pub(crate) kind: Option<EventType>,
     /// Its targets, by numbers that are given in this batch. None where no target can be read.
     pub(crate) targets: Vec<usize>,
 }
@@ -97,24 +98,49 @@ impl Joined {
 /// The elements of a list, as they are written. The list is checked to be JSON; what JSON does not
 /// forbid, such as a member twice, is for the events.
 fn split_list(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
-    let mut values = Values::of(body);
-    if values.peek().is_none() {
-        return Err(json::empty());
-    }
-    if !values.passes(b'[') {
-        values.value()?;
-        return Err(no_list());
-    }
-    let mut elements = Vec::new();
-    while values.has_next(elements.is_empty(), b']')? {
-        let element = values.value()?;
-        if elements.len() == EVENTS_MAX {
-            return Err(too_many());
+    let list = serde_json::from_slice::<Elements<'_>>(body);
+    let Elements(elements) = list.map_err(|error| {
+        // What is no list may be no JSON either.
+        match serde_json::from_slice::<IgnoredAny>(body) {
+            Err(malformed) => json::malformed(body, &malformed),
+            Ok(_) if error.is_data() => no_list(),
+            Ok(_) => json::malformed(body, &error),
         }
-        elements.push(element);
+    })?;
+    if elements.len() > EVENTS_MAX {
+        return Err(too_many());
     }
-    values.end()?;
-    Ok(elements)
+    Ok(elements.iter().map(|raw| raw.get().as_bytes()).collect())
+}
+
+/// The elements of a list, up to one more than it may have.
+struct Elements<'b>(Vec<&'b RawValue>);
+
+impl<'b> Deserialize<'b> for Elements<'b> {
+    fn deserialize<D: Deserializer<'b>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ElementsVisitor)
+    }
+}
+
+struct ElementsVisitor;
+
+impl<'b> Visitor<'b> for ElementsVisitor {
+    type Value = Elements<'b>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'b>>(self, mut list: A) -> Result<Elements<'b>, A::Error> {
+        let mut elements = Vec::new();
+        while elements.len() <= EVENTS_MAX
+            && let Some(element) = list.next_element()?
+        {
+            elements.push(element);
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Elements(elements))
+    }
 }
 
 /// The lines that are not blank. Whether they are JSON is for the events.
@@ -131,9 +157,8 @@ fn split_lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
 }
 
 fn no_list() -> Problem {
-    let detail = "The body is JSON, but not what is expected here. Nothing was kept.";
     let error = FieldError::new(Pointer::root(), "It must be a list of events.");
-    Problem::new(&problems::INVALID_EVENT, detail).errors([error])
+    json::invalid(&problems::INVALID_EVENT, [error])
 }
 
 fn too_many() -> Problem {
@@ -143,7 +168,7 @@ fn too_many() -> Problem {
 
 /// The fields by which events follow each other, as far as they are there. Each valid event has those
 /// of a target.
-#[derive(Default, Deserialize)]
+#[derive(Default, serde::Deserialize)]
 #[serde(default)]
 struct OrderFields<'b> {
     #[serde(borrow, rename = "type")]
@@ -165,7 +190,7 @@ struct OrderFields<'b> {
 }
 
 /// A CloudEvent, as far as that.
-#[derive(Deserialize)]
+#[derive(serde::Deserialize)]
 struct SeenCloudEvent<'b> {
     #[serde(borrow, rename = "type", default)]
     kind: Option<Text<'b>>,
@@ -174,7 +199,7 @@ struct SeenCloudEvent<'b> {
 }
 
 /// A text that stays in the body, if nothing in it is escaped.
-#[derive(Clone, Deserialize, PartialEq, Eq, Hash)]
+#[derive(Clone, serde::Deserialize, PartialEq, Eq, Hash)]
 #[serde(transparent)]
 struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
@@ -208,18 +233,18 @@ impl<'b> OrderFields<'b> {
     }
 }
 
-pub(crate) fn kind_of_cloud_event(event: &[u8]) -> Option<EventKind> {
+pub(crate) fn kind_of_cloud_event(event: &[u8]) -> Option<EventType> {
     kind_and_targets(Layout::CloudEvents, event).0
 }
 
 /// The kind of an event and its targets. An event that cannot be read has neither.
-fn kind_and_targets(layout: Layout, event: &[u8]) -> (Option<EventKind>, Vec<TargetFields<'_>>) {
+fn kind_and_targets(layout: Layout, event: &[u8]) -> (Option<EventType>, Vec<TargetFields<'_>>) {
     let (seen, kind_of): (_, fn(&str) -> _) = if layout == Layout::CloudEvents {
         let seen = serde_json::from_slice::<SeenCloudEvent<'_>>(event);
         let fields = seen.map(|SeenCloudEvent { kind, data }| OrderFields { kind, ..data });
         (fields, cloud_event::kind_of)
     } else {
-        (serde_json::from_slice(event), EventKind::from_name)
+        (serde_json::from_slice(event), EventType::from_name)
     };
     let seen: OrderFields<'_> = seen.unwrap_or_default();
     let kind = seen.kind.as_ref().and_then(|text| kind_of(&text.0));

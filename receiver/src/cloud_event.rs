@@ -3,13 +3,16 @@
 
 use axum::http::HeaderMap;
 use percent_encoding::percent_decode_str;
+use sampler_api as api;
+use sampler_api::EventType;
+use sampler_api::given::Object;
 use sampler_domain::{EventId, Id, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem};
-use serde_json::Value;
 
-use crate::event::{self, Event, EventKind, Head, invalid};
-use crate::fields::{Fields, Step};
-use crate::json::Json;
+use crate::errors::Errors;
+use crate::event::{self, Event, Head};
+use crate::json;
+use crate::problems::INVALID_EVENT;
 
 /// The beginning of the names of attributes' headers.
 const PREFIX: &str = "ce-";
@@ -41,7 +44,7 @@ pub(crate) struct Attributes {
 }
 
 struct Values {
-    kind: Option<EventKind>,
+    kind: Option<EventType>,
     head: Head,
     errors: Vec<FieldError>,
 }
@@ -93,86 +96,77 @@ fn unquoted(text: &str) -> String {
     plain
 }
 
-pub(crate) fn read_structured(body: Json<'_>) -> Result<Event, Problem> {
-    let Json::Object(members) = body else {
-        return Err(invalid(event::no_object()));
-    };
-    let mut attributes = Attributes {
+pub(crate) fn read_structured(body: &[u8]) -> Result<Event, Problem> {
+    let given: api::CloudEvent = json::read(body, &INVALID_EVENT)?;
+    let mut errors = Vec::new();
+    if given.data_base64.is_some() {
+        let detail = "It is not supported: the fields must be JSON, in data.";
+        errors.push(Mode::Structured.wrong("data_base64", detail));
+    }
+    if given.datacontenttype.is_some_and(|it| !is_json(&it)) {
+        let detail = "It must be application/json.";
+        errors.push(Mode::Structured.wrong("datacontenttype", detail));
+    }
+    let attributes = Attributes {
         mode: Mode::Structured,
-        values: READ.map(|_| Ok(None)),
+        values: [
+            given.specversion,
+            given.r#type,
+            given.source,
+            given.id,
+            given.time,
+        ]
+        .map(Ok),
     };
-    let (mut data, mut errors) = (None, Vec::new());
-    for (name, value) in members {
-        // An attribute that is null counts as none.
-        let is_null = matches!(value, Json::Plain(Value::Null));
-        match &*name {
-            "data" => data = Some(value),
-            _ if is_null => {}
-            "data_base64" => {
-                let detail = "It is not supported: the fields must be JSON, in data.";
-                errors.push(Mode::Structured.wrong("data_base64", detail));
-            }
-            "datacontenttype" if !is_json(&value) => {
-                let detail = "It must be application/json.";
-                errors.push(Mode::Structured.wrong("datacontenttype", detail));
-            }
-            name => {
-                if let Some(index) = READ.iter().position(|read| *read == name) {
-                    let text = value.as_str().map(str::to_owned);
-                    attributes.values[index] = text.map(Some).ok_or("It must be a string.");
-                }
-            }
-        }
+    let Values {
+        kind,
+        head,
+        errors: of_attributes,
+    } = attributes.read();
+    errors.extend(of_attributes);
+    let mut errors = Errors::within("data", errors);
+    match (given.data, kind) {
+        (Some(Object(data)), Some(kind)) => return event::finish(kind, head, data, errors),
+        (None, _) => errors.wrong_at(|data| data, "It is missing."),
+        // Which members there should be is not known.
+        (Some(_), None) => {}
     }
-    read(attributes, vec![Step::Field("data")], data, errors)
+    Err(event::invalid(errors.into_list()))
 }
 
-pub(crate) fn read_binary(attributes: Attributes, body: Json<'_>) -> Result<Event, Problem> {
-    read(attributes, Vec::new(), Some(body), Vec::new())
-}
-
-fn is_json(value: &Json<'_>) -> bool {
-    let essence = value
-        .as_str()
-        .map(|text| text.split(';').next().unwrap_or(text));
-    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
-}
-
-fn read(
-    attributes: Attributes,
-    path: Vec<Step>,
-    data: Option<Json<'_>>,
-    mut errors: Vec<FieldError>,
-) -> Result<Event, Problem> {
-    let values = attributes.read();
-    errors.extend(values.errors);
-    let fields = Fields::at(path, data, errors).map_err(invalid)?;
-    match values.kind {
-        Some(kind) => event::finish(kind, fields, values.head),
-        // Which fields there should be is not known.
-        None => Err(invalid(fields.into_errors())),
+pub(crate) fn read_binary(attributes: &Attributes, body: &[u8]) -> Result<Event, Problem> {
+    let data: api::Event = json::read(body, &INVALID_EVENT)?;
+    let Values { kind, head, errors } = attributes.read();
+    match kind {
+        Some(kind) => event::finish(kind, head, data, Errors::of(errors)),
+        None => Err(event::invalid(errors)),
     }
+}
+
+fn is_json(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or(media_type);
+    essence.trim().eq_ignore_ascii_case("application/json")
 }
 
 /// The kind of event that a `type` names.
-pub(crate) fn kind_of(text: &str) -> Option<EventKind> {
+pub(crate) fn kind_of(text: &str) -> Option<EventType> {
     let (_, name) = text.rsplit_once('.')?;
-    EventKind::from_name(name)
+    EventType::from_name(name)
 }
 
 impl Attributes {
     /// The kind of the event, if its `type` names one.
-    pub(crate) fn kind(&self) -> Option<EventKind> {
+    pub(crate) fn kind(&self) -> Option<EventType> {
         let [_, named, ..] = &self.values;
         kind_of(named.as_ref().ok()?.as_deref()?)
     }
 
     /// Reads the values, and notes all that are wrong.
-    fn read(self) -> Values {
+    fn read(&self) -> Values {
         let Self { mode, values } = self;
         let mut errors = Vec::new();
         let mut wrong = |name: &str, detail: &str| errors.push(mode.wrong(name, detail));
-        let [version, kind, source, id, time] = values;
+        let [version, kind, source, id, time] = values.clone();
         if let Some(version) = required("specversion", version, &mut wrong)
             && version != "1.0"
         {

@@ -2,81 +2,66 @@
 
 use std::collections::BTreeMap;
 
+use sampler_api as api;
 use sampler_domain::{Control, ControllerSettings, Id, Percent, SamplingControl, StartRates};
+use sampler_service::problem::Pointer;
 
-use crate::fields::{self, Fields};
-use crate::json::Json;
+use crate::errors::Errors;
 
-/// Reads the three members. All of their fields must be there: a field that was forgotten would be
+/// The reason, and the control, whose values are checked. All members are there: one that was forgotten would be
 /// set back to its default.
-pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Control> {
-    let starts = fields.object("starts", starts);
-    let sampling = fields.object("sampling", sampling);
-    let controller = fields.object("controller", |fields| Some(controller(fields)));
-    Some(Control {
-        starts: starts?,
-        sampling: sampling?,
-        controller: controller?,
-    })
+pub(crate) fn check(given: api::ControlRequest, errors: &mut Errors) -> (String, Control) {
+    let control = Control {
+        starts: starts(given.starts, errors),
+        sampling: SamplingControl {
+            paused: given.sampling.paused,
+        },
+        controller: controller(given.controller, errors),
+    };
+    (given.reason, control)
 }
 
-fn starts(fields: &mut Fields<'_>) -> Option<StartRates> {
-    let rate = fields.required("rate", percent);
-    let resources = fields.object("resources", rates);
-    Some(StartRates {
-        rate: rate?,
-        resources: resources?,
-    })
-}
-
-fn rates(fields: &mut Fields<'_>) -> Option<BTreeMap<String, Percent>> {
-    let members = fields.take_all();
-    if members.len() > StartRates::RESOURCES_MAX {
-        let detail = format!("It must have at most {} fields.", StartRates::RESOURCES_MAX);
-        fields.wrong_at(&[], detail);
-        return None;
+fn starts(given: api::StartRates, errors: &mut Errors) -> StartRates {
+    let rates = |control: Pointer| control.field("starts").field("resources");
+    let rate = percent(given.rate, errors, |control| {
+        control.field("starts").field("rate")
+    });
+    if given.resources.len() > StartRates::RESOURCES_MAX {
+        let most = StartRates::RESOURCES_MAX;
+        errors.wrong_at(rates, format!("It must have at most {most} fields."));
     }
-    let mut rates = BTreeMap::new();
-    for (name, value) in members {
-        match rate_of(&name, value) {
-            Ok(rate) => {
-                rates.insert(name.into_owned(), rate);
-            }
-            Err(detail) => fields.wrong(&name, detail),
+    let mut resources = BTreeMap::new();
+    for (name, rate) in given.resources.into_iter().take(StartRates::RESOURCES_MAX) {
+        let at = |control| rates(control).field(&name);
+        if let Err(error) = Id::new(&*name) {
+            errors.wrong_at(at, format!("The id of a resource {error}."));
+        } else {
+            let rate = percent(rate, errors, at);
+            resources.insert(name, rate);
         }
     }
-    Some(rates)
+    StartRates { rate, resources }
 }
 
-fn rate_of(resource: &str, rate: Json<'_>) -> Result<Percent, String> {
-    Id::new(resource).map_err(|error| format!("The id of a resource {error}."))?;
-    percent(rate)
-}
-
-fn sampling(fields: &mut Fields<'_>) -> Option<SamplingControl> {
-    let paused = fields.required("paused", fields::boolean)?;
-    Some(SamplingControl { paused })
-}
-
-fn controller(fields: &mut Fields<'_>) -> ControllerSettings {
-    // A valid number replaces an invalid one, so that the check continues with the others.
+fn controller(given: api::ControllerSettings, errors: &mut Errors) -> ControllerSettings {
     let settings = ControllerSettings {
-        enabled: fields.required("enabled", fields::boolean).unwrap_or(false),
-        target_seconds: fields
-            .required("target_seconds", fields::number)
-            .unwrap_or(1.0),
-        kp: fields.required("kp", fields::number).unwrap_or(1.0),
-        ki: fields.required("ki", fields::number).unwrap_or(1.0),
-        kd: fields.required("kd", fields::number).unwrap_or(0.0),
+        enabled: given.enabled,
+        target_seconds: given.target_seconds,
+        kp: given.kp,
+        ki: given.ki,
+        kd: given.kd,
     };
     for (name, detail) in settings.errors() {
-        fields.wrong(name, format!("It {detail}."));
+        let at = |control: Pointer| control.field("controller").field(name);
+        errors.wrong_at(at, format!("It {detail}."));
     }
     settings
 }
 
-fn percent(value: Json<'_>) -> Result<Percent, String> {
-    let number = fields::number(value).ok();
-    let percent = number.and_then(|number| Percent::new(number).ok());
-    Ok(percent.ok_or("It must be a number from 0 to 100.")?)
+/// A percentage. A request with another number is refused.
+fn percent(given: f64, errors: &mut Errors, at: impl FnOnce(Pointer) -> Pointer) -> Percent {
+    Percent::new(given).unwrap_or_else(|error| {
+        errors.wrong_at(at, format!("It {error}."));
+        Percent::ALL
+    })
 }

@@ -31,8 +31,8 @@ mod cloud_event;
 pub mod console;
 mod control_body;
 pub mod controllers;
+mod errors;
 mod event;
-mod fields;
 mod form;
 mod json;
 mod metrics;
@@ -66,7 +66,6 @@ use controllers::{
     audit, backlog, batches, cause_actions, control as control_routes, events, mappings,
     span_actions, spans, sums, suspended, unconfirmed, usages,
 };
-use metrics::EventMetrics;
 
 /// What a receiver goes by.
 #[derive(Clone, Debug)]
@@ -104,7 +103,6 @@ pub struct Receiver {
     pub admission: Admission,
     /// The control and the backlog, as this receiver has read them last.
     pub steering: Arc<Steering>,
-    metrics: EventMetrics,
     /// Whether the indexes exist, and the control and the age of events were read.
     prepared: AtomicBool,
 }
@@ -128,7 +126,6 @@ impl Receiver {
             slack,
             admission,
             steering,
-            metrics: EventMetrics::default(),
             prepared,
         })
     }

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sampler_metrics::Registry;
 use sampler_receiver::settings::PROGRAM;
 use sampler_receiver::{Options, Parts, Receiver, console, reading};
 use sampler_service::environment::{Clock, SystemRandom};
@@ -41,7 +40,8 @@ async fn run(settings: ReceiverSettings, mut startup: Startup) -> anyhow::Result
     let authenticator = security::authenticator(&settings.security, Arc::clone(&clock))?;
     let threshold = settings.health.threshold;
     let reachable = check_health(&mut startup.health, threshold, &receiver, &authenticator);
-    register_metrics(&receiver, &mut startup.registry);
+    let measured = Arc::clone(&receiver);
+    startup.metrics.read(move || measured.measure());
     let api = Arc::clone(&receiver).routes(authenticator.clone());
     let random = Arc::new(SystemRandom);
     let steering = &receiver.steering;
@@ -106,13 +106,6 @@ fn check_health(
         move || std::future::ready(authenticator.is_ready())
     });
     reachable
-}
-
-fn register_metrics(receiver: &Arc<Receiver>, registry: &mut Registry) {
-    receiver.register_metrics(registry);
-    let clock = &receiver.parts.clock;
-    let steering = &receiver.steering;
-    steering.register_metrics(registry, clock, receiver.month());
 }
 
 /// Prepares the database, then the receiver. After that, watches the database and reads the control until

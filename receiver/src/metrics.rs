@@ -1,51 +1,23 @@
 //! The metrics of events.
 
-use std::sync::Arc;
-
-use sampler_metrics::{Counters, Registry};
+use metrics::{counter, gauge};
+use sampler_api::EventType;
 use sampler_service::problem::Problem;
 use sampler_service::problem::kinds::OVERLOADED;
 
 use crate::Receiver;
 use crate::problems::THROTTLED;
 
-sampler_metrics::metrics! {
-    pub(crate) METRICS;
-
-    /// Events by their answer: accepted and new; replayed, which were kept before; refused with 4xx;
-    /// turned_away with 503 or 429, because there were too many; failed with any other 5xx
-    EVENTS = "sampler_events_total", Counter,
-        event: Words(&["start", "stop", "update", "unknown"]),
-        outcome: Words(&["accepted", "replayed", "refused", "turned_away", "failed"]);
-
-    /// Events that wait for their turn
-    QUEUE_EVENTS = "sampler_queue_events", Gauge;
-}
-
-/// Counts events by their answers.
-#[derive(Debug)]
-pub(crate) struct EventMetrics {
-    all: Counters,
-}
-
-impl Default for EventMetrics {
-    fn default() -> Self {
-        Self {
-            all: Counters::new(&EVENTS),
-        }
-    }
-}
-
-impl EventMetrics {
-    /// Counts one event by its answer: whether it was kept before, or the problem.
-    pub(crate) fn note(&self, event: &'static str, is_replayed: Result<bool, &Problem>) {
-        let outcome = match is_replayed {
-            Ok(true) => "replayed",
-            Ok(false) => "accepted",
-            Err(problem) => outcome(problem),
-        };
-        self.all.inc(&[event, outcome]);
-    }
+/// Counts an event by its answer: whether it was kept before, or the problem. `kind` is `None` if the event does not
+/// say its kind.
+pub(crate) fn note_event(kind: Option<EventType>, is_replayed: Result<bool, &Problem>) {
+    let event = kind.map_or("unknown", EventType::name);
+    let outcome = match is_replayed {
+        Ok(true) => "replayed",
+        Ok(false) => "accepted",
+        Err(problem) => outcome(problem),
+    };
+    counter!("sampler_events_total", "event" => event, "outcome" => outcome).increment(1);
 }
 
 fn outcome(problem: &Problem) -> &'static str {
@@ -60,11 +32,9 @@ fn outcome(problem: &Problem) -> &'static str {
 }
 
 impl Receiver {
-    pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
-        registry.counters(&self.metrics.all);
-        let receiver = Arc::clone(self);
-        registry.gauge(&QUEUE_EVENTS, move || {
-            Some(receiver.admission.waiting_events() as f64)
-        });
+    /// Sets the metrics of what waits now.
+    pub fn measure(&self) {
+        gauge!("sampler_queue_events").set(self.admission.waiting_events() as f64);
+        self.steering.measure(self.parts.clock.now(), self.month());
     }
 }

@@ -18,7 +18,7 @@ sampler_service::problem_types! {
         status: BAD_REQUEST,
         title: "The body is not JSON",
         when: "The body is empty, is not JSON, nests too deeply, contains a number out of range, a \
-            member twice or more than 50,000 values, cannot be decompressed, or is cut short.",
+            member twice (`errors` names it) or more than 50,000 values, cannot be decompressed, or is cut short.",
         provider: "Correct the body. The same body is refused again.",
         operator: NOTHING,
     }
@@ -26,8 +26,8 @@ sampler_service::problem_types! {
         slug: "invalid-event",
         status: BAD_REQUEST,
         title: "The event is not valid",
-        when: "The body is JSON, but not an event. `errors` names each field that is missing, \
-            unknown or wrong, by its JSON Pointer.",
+        when: "The body is JSON, but not an event. `errors` names by JSON Pointers each field that is missing \
+            or has a wrong value, or alone the first one that is unknown or has a value of another type.",
         provider: "Correct the fields in `errors`. The same body is refused again.",
         operator: NOTHING,
     }
@@ -35,8 +35,9 @@ sampler_service::problem_types! {
         slug: "invalid-body",
         status: BAD_REQUEST,
         title: "The body is not valid",
-        when: "The body is JSON, but not what the address expects. `errors` names each field that is \
-            missing, unknown or wrong, by its JSON Pointer. Nothing was done.",
+        when: "The body is JSON, but not what the address expects. `errors` names by JSON Pointers each field \
+            that has a wrong value, or alone the first one that is missing, unknown or has a value of another type. \
+            Nothing was done.",
         provider: NOTHING,
         operator: "Correct the fields in `errors`.",
     }

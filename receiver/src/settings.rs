@@ -1,9 +1,8 @@
 //! The receiver on the command line.
 
-use sampler_metrics::Metric;
+use sampler_service::metrics;
 use sampler_settings::{Printout, Program};
 
-use crate::metrics::METRICS;
 use crate::problems::catalogue;
 
 pub const PROGRAM: Program = Program {
@@ -19,13 +18,7 @@ pub const PROGRAM: Program = Program {
         Printout {
             flag: "--help-metrics",
             about: "Prints what each metric means, as Markdown",
-            text: || sampler_metrics::document(PROGRAM.name, &metrics()),
+            text: || metrics::document(PROGRAM.name),
         },
     ],
 };
-
-/// All metrics of the receiver.
-pub fn metrics() -> Vec<&'static Metric> {
-    let common = sampler_service::program::metrics();
-    [METRICS, sampler_steering::METRICS, &common].concat()
-}

@@ -18,7 +18,8 @@ struct Sample {
 
 /// Reads the text format. No label of ours has a quote or a comma in its value.
 fn samples(text: &str) -> Vec<Sample> {
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let is_sample = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    let lines = text.lines().filter(is_sample);
     lines.map(sample).collect()
 }
 

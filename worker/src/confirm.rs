@@ -12,27 +12,14 @@ use futures_util::stream::{self, StreamExt};
 use sampler_domain::{
     Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, Question, Timestamp,
 };
-use sampler_metrics::Counters;
 use sampler_settings::millis;
 use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
 use sampler_upstream::{LookupAnswer, LookupResult, Lookups, Sought};
 use tracing::{error, info, warn};
 
+use crate::metrics::note_confirmation;
 use crate::upstream_limit::UpstreamLimit;
 use crate::{IgnoreProgress, Worker, error_chain};
-
-sampler_metrics::metrics! {
-    pub(crate) METRICS;
-
-    /// With `SAMPLER_CONFIRM`, questions to the upstream whether a usage counts that it has accepted,
-    /// by their outcome: counted; set_aside, which an operator must look at; not_yet, which are
-    /// repeated; given_up, which the upstream did not know until `SAMPLER_CONFIRM_TIMEOUT`, or gave no
-    /// `Location`; throttled with 429; failed, which are repeated
-    CONFIRMATIONS = "sampler_confirmations_total", Counter,
-        outcome: Words(&[
-            "counted", "set_aside", "not_yet", "given_up", "throttled", "failed",
-        ]);
-}
 
 /// Questions in flight, at the most. Posts have a limit of their own and do not wait for them.
 const CONCURRENCY: usize = 16;
@@ -51,24 +38,16 @@ const NOT_FOUND: &str = "not found";
 /// for.
 const RELEASE_PAUSE: Duration = Duration::from_mins(10);
 
-/// The limit of the questions to the upstream, and the counts of their outcomes.
+/// The limit of the questions to the upstream.
 pub(crate) struct Asking {
     limit: UpstreamLimit,
-    outcomes: Counters,
 }
 
 impl Default for Asking {
     fn default() -> Self {
         Self {
             limit: UpstreamLimit::new(CONCURRENCY),
-            outcomes: Counters::new(&CONFIRMATIONS),
         }
-    }
-}
-
-impl Asking {
-    pub(crate) fn outcomes(&self) -> &Counters {
-        &self.outcomes
     }
 }
 
@@ -85,7 +64,7 @@ impl Worker {
             return entry;
         };
         if !self.can_ask(entry.location.as_deref()) {
-            self.asking.outcomes.inc(&["given_up"]);
+            note_confirmation("given_up");
             warn!(code = "confirmation.given_up", span.id = %entry.span, usage = entry.usage_guid,
                 usages = 1, "the upstream did not say where an accepted usage can be found");
             return entry;
@@ -222,7 +201,7 @@ impl Worker {
         match &answer {
             LookupAnswer::Wait { after } => {
                 limit.pause_for(*after);
-                self.asking.outcomes.inc(&["throttled"]);
+                note_confirmation("throttled");
                 return None;
             }
             LookupAnswer::Failed { after, .. } => after.iter().for_each(|it| limit.pause_for(*it)),
@@ -254,7 +233,7 @@ impl Worker {
             store.register(cause, now, probe_at).await?;
         }
         let recorded = self.parts.ledger.confirm(&confirmed).await?;
-        self.report(&answered, &confirmed, &causes);
+        report(&answered, &confirmed, &causes);
         Ok(recorded > 0)
     }
 
@@ -361,50 +340,6 @@ impl Worker {
         }
     }
 
-    /// Counts the outcomes, and logs what needs attention: one line for each cause, not for each usage.
-    fn report(
-        &self,
-        answered: &[Answered],
-        confirmed: &[(Unconfirmed, Confirmation)],
-        causes: &BTreeMap<CauseId, Cause>,
-    ) {
-        for ((_, answer), (_, confirmation)) in answered.iter().zip(confirmed) {
-            self.asking.outcomes.inc(&[outcome(answer, confirmation)]);
-        }
-        for (id, cause) in causes {
-            let mut usages = confirmed.iter().filter(
-                |(_, it)| matches!(it, Confirmation::SetAside { cause, .. } if cause == id),
-            );
-            let Some((first, _)) = usages.next() else {
-                continue;
-            };
-            error!(code = "confirmation.set_aside", cause = %id, error = cause.error,
-                resource = %cause.resource_id, plan = %cause.plan_id,
-                usages = usages.count() + 1, span.id = %first.span, usage = first.usage_guid,
-                "the upstream has set usages aside that it had accepted");
-        }
-        let mut usages = confirmed
-            .iter()
-            .filter(|(_, it)| *it == Confirmation::GivenUp);
-        if let Some((first, _)) = usages.next() {
-            warn!(code = "confirmation.given_up", usages = usages.count() + 1,
-                span.id = %first.span, usage = first.usage_guid,
-                "the upstream does not know usages that it had accepted; the worker no longer asks for them");
-        }
-        let mut failures = answered.iter().filter_map(|(_, answer)| match answer {
-            LookupAnswer::Failed { error, .. } | LookupAnswer::Mismatch { error } => Some(error),
-            _ => None,
-        });
-        if let Some(error) = failures.next() {
-            warn!(
-                code = "confirmation.failed",
-                error,
-                usages = failures.count() + 1,
-                "the upstream does not say whether usages count"
-            );
-        }
-    }
-
     /// With `SAMPLER_CONFIRM=false`: gives up the usages that another worker wanted to ask for, once their
     /// `SAMPLER_CONFIRM_TIMEOUT` is over. Otherwise their entries would never expire. A missing usage becomes
     /// set aside all the same. Returns whether there may be more.
@@ -433,6 +368,49 @@ impl Worker {
             "usages that were to be confirmed are not: SAMPLER_CONFIRM is false"
         );
         Ok(has_missing || usages > 0)
+    }
+}
+
+/// Counts the outcomes, and logs what needs attention: one line for each cause, not for each usage.
+fn report(
+    answered: &[Answered],
+    confirmed: &[(Unconfirmed, Confirmation)],
+    causes: &BTreeMap<CauseId, Cause>,
+) {
+    for ((_, answer), (_, confirmation)) in answered.iter().zip(confirmed) {
+        note_confirmation(outcome(answer, confirmation));
+    }
+    for (id, cause) in causes {
+        let mut usages = confirmed
+            .iter()
+            .filter(|(_, it)| matches!(it, Confirmation::SetAside { cause, .. } if cause == id));
+        let Some((first, _)) = usages.next() else {
+            continue;
+        };
+        error!(code = "confirmation.set_aside", cause = %id, error = cause.error,
+            resource = %cause.resource_id, plan = %cause.plan_id,
+            usages = usages.count() + 1, span.id = %first.span, usage = first.usage_guid,
+            "the upstream has set usages aside that it had accepted");
+    }
+    let mut usages = confirmed
+        .iter()
+        .filter(|(_, it)| *it == Confirmation::GivenUp);
+    if let Some((first, _)) = usages.next() {
+        warn!(code = "confirmation.given_up", usages = usages.count() + 1,
+            span.id = %first.span, usage = first.usage_guid,
+            "the upstream does not know usages that it had accepted; the worker no longer asks for them");
+    }
+    let mut failures = answered.iter().filter_map(|(_, answer)| match answer {
+        LookupAnswer::Failed { error, .. } | LookupAnswer::Mismatch { error } => Some(error),
+        _ => None,
+    });
+    if let Some(error) = failures.next() {
+        warn!(
+            code = "confirmation.failed",
+            error,
+            usages = failures.count() + 1,
+            "the upstream does not say whether usages count"
+        );
     }
 }
 

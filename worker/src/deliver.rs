@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, error, warn};
 
 use crate::lookup::LookupOutcome;
-use crate::{Worker, trace};
+use crate::{Worker, metrics, trace};
 
 pub(crate) enum PostOutcome {
     /// It was posted; without an answer, this is [`Answer::TryAgain`].
@@ -169,7 +169,7 @@ impl Worker {
             details,
         } = posted;
         self.time.note_answer(asked, dated);
-        self.metrics.note(began, &answer);
+        metrics::note_post(began, &answer);
         post.record("http.response.status_code", details.status.map(i64::from));
         self.parts.processing_progress.report();
         self.post_limit.release(permit, answer.load());

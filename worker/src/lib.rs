@@ -52,7 +52,6 @@ use sampler_upstream::{Pace, Promises, Upstream};
 use confirm::Asking;
 use distress::Distress;
 use lookup::lookups_max;
-use metrics::PostMetrics;
 use ownership::OwnedPartitions;
 pub use periods::Periods;
 pub use progress::{IgnoreProgress, ReportProgress};
@@ -97,7 +96,6 @@ pub struct Worker {
     promises: Promises,
     post_limit: UpstreamLimit,
     lookup_limit: UpstreamLimit,
-    metrics: PostMetrics,
     /// The questions to the upstream about usages.
     asking: Asking,
     ownership: OwnedPartitions,
@@ -141,7 +139,6 @@ impl Worker {
             promises,
             post_limit,
             lookup_limit,
-            metrics: PostMetrics::default(),
             asking: Asking::default(),
             ownership: OwnedPartitions::default(),
             time,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use sampler_domain::Policy;
-use sampler_metrics::Registry;
 use sampler_service::environment::{Clock, Random, SystemRandom};
 use sampler_service::health::Health;
 use sampler_service::lifecycle::Shutdown;
@@ -46,8 +45,9 @@ async fn run(settings: WorkerSettings, mut startup: Startup) -> anyhow::Result<(
     let access = security::access(&settings.security, None, Arc::clone(&clock))?;
     let upstream = connect(&settings, &destination)?;
     let worker = worker(&settings, upstream, &mut startup);
-    report_clocks(&worker.time(), &mut startup.health, &mut startup.registry);
-    register_metrics(&worker, &clock, &mut startup.registry);
+    report_clocks(&worker.time(), &mut startup.health);
+    let measured = Arc::clone(&worker);
+    startup.metrics.read(move || measured.measure());
     check_database(&store, &mut startup.health);
     // Health is served from the beginning: indexing a large collection takes its time.
     let help = problem::help::routes(problem::kinds::ALL.iter().collect());
@@ -69,12 +69,6 @@ fn check_database(store: &Arc<MongoStore>, health: &mut Health) {
         let store = Arc::clone(&store);
         async move { store.ping().await.is_ok() }
     });
-}
-
-fn register_metrics(worker: &Arc<Worker>, clock: &Arc<dyn Clock>, registry: &mut Registry) {
-    worker.register_metrics(registry);
-    let steering = worker.steering();
-    steering.register_metrics(registry, clock, worker.month());
 }
 
 /// Prepares the database, takes over what the original Sampler has left there, then samples.
@@ -164,7 +158,7 @@ fn client_options(
 
 /// Reports how the clock of this machine differs from the upstream's. The worker corrects the difference,
 /// so it is only a warning: an operator should still set the clock right.
-fn report_clocks(time: &Arc<UpstreamTime>, health: &mut Health, registry: &mut Registry) {
+fn report_clocks(time: &Arc<UpstreamTime>, health: &mut Health) {
     health.warning("clock", {
         let time = Arc::clone(time);
         move || time.disagrees()
@@ -173,5 +167,4 @@ fn report_clocks(time: &Arc<UpstreamTime>, health: &mut Health, registry: &mut R
         let time = Arc::clone(time);
         move || time.uses_own_clock()
     });
-    time.register_metrics(registry);
 }

@@ -1,9 +1,7 @@
 //! The worker on the command line.
 
-use sampler_metrics::Metric;
+use sampler_service::metrics;
 use sampler_settings::{Printout, Program};
-
-use crate::{confirm, metrics, upstream_time};
 
 pub const PROGRAM: Program = Program {
     name: "sampler-worker",
@@ -12,13 +10,6 @@ pub const PROGRAM: Program = Program {
     printouts: &[Printout {
         flag: "--help-metrics",
         about: "Prints what each metric means, as Markdown",
-        text: || sampler_metrics::document(PROGRAM.name, &metrics()),
+        text: || metrics::document(PROGRAM.name),
     }],
 };
-
-/// All metrics of the worker.
-pub fn metrics() -> Vec<&'static Metric> {
-    let own = [metrics::METRICS, confirm::METRICS, upstream_time::METRICS];
-    let steering = sampler_steering::METRICS.to_vec();
-    [own.concat(), steering, sampler_service::program::metrics()].concat()
-}

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use sampler_domain::{Cause, CauseId, Timestamp};
-use sampler_metrics::Limiter;
 use sampler_settings::millis;
+use sampler_store::Limiter;
 use sampler_store::{KeptCause, Probe, Resumption, StoreError};
 use tokio::time::Instant;
 use tracing::{error, info, warn};

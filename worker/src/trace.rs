@@ -2,7 +2,7 @@
 //! and posts. While no traces are exported, each costs one comparison.
 
 use sampler_domain::{Change, SpanId, Usage};
-use sampler_metrics::TRACE;
+use sampler_store::TRACE;
 use tracing::field::Empty;
 use tracing::{Span, trace_span};
 

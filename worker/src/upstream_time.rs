@@ -9,22 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sampler_domain::Timestamp;
-use sampler_metrics::{Limiter, Registry};
 use sampler_service::environment::Clock;
+use sampler_store::Limiter;
 use sampler_upstream::{AnswerDate, ClockEstimate, ClockReading, Noted, Pace};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tracing::{error, info, warn};
 
 use crate::{ReportProgress, Worker};
-
-sampler_metrics::metrics! {
-    pub(crate) METRICS;
-
-    /// How far the clock of this machine is ahead of the upstream's; negative where it is behind.
-    /// Accurate to about a second, because `Date` has whole seconds. Absent while it is unknown
-    CLOCK_OFFSET_SECONDS = "sampler_clock_offset_seconds", Gauge;
-}
 
 /// Clocks that differ by less agree, ms.
 const TOLERANCE: i64 = 5_000;
@@ -98,13 +90,6 @@ impl UpstreamTime {
     pub fn ahead(&self) -> Option<i64> {
         let state = self.state();
         state.estimate.ahead(self.instant(), self.clock.now())
-    }
-
-    pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
-        let time = Arc::clone(self);
-        registry.gauge(&CLOCK_OFFSET_SECONDS, move || {
-            time.ahead().map(|ahead| ahead as f64 / 1_000.0)
-        });
     }
 
     /// Whether the clocks differ by more than the tolerance.

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use sampler_domain::plain;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
+
+use crate::given::{Distinct, object};
 
 /// The control of operators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -16,26 +18,38 @@ pub struct Control {
 
 /// The same, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ControlRequest {
+    #[serde(deserialize_with = "object")]
     pub starts: StartRates,
+    #[serde(deserialize_with = "object")]
     pub sampling: SamplingControl,
+    #[serde(deserialize_with = "object")]
     pub controller: ControllerSettings,
-    #[schema(example = "The upstream is slow.", min_length = 1, max_length = 1000)]
+    #[serde(default)]
+    #[schema(
+        required,
+        example = "The upstream is slow.",
+        min_length = 1,
+        max_length = 1000
+    )]
     pub reason: String,
 }
 
 /// Percentages of new starts that are admitted: of all, and of single resources. They multiply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct StartRates {
     #[serde(serialize_with = "plain")]
     #[schema(minimum = 0, maximum = 100, example = 100)]
     pub rate: f64,
-    #[serde(serialize_with = "plain_each")]
+    #[serde(serialize_with = "plain_each", deserialize_with = "distinct")]
     #[schema(example = json!({ "postgres": 50 }))]
     pub resources: BTreeMap<String, f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SamplingControl {
     #[schema(example = false)]
     pub paused: bool,
@@ -43,6 +57,7 @@ pub struct SamplingControl {
 
 /// The controller that keeps the time that the backlog needs near a target.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ControllerSettings {
     #[schema(example = false)]
     pub enabled: bool,
@@ -107,6 +122,11 @@ fn plain_each<S: Serializer>(
     #[derive(Serialize)]
     struct Plain(#[serde(serialize_with = "plain")] f64);
     serializer.collect_map(rates.iter().map(|(name, rate)| (name, Plain(*rate))))
+}
+
+fn distinct<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    let Distinct(rates) = Distinct::deserialize(deserializer)?;
+    Ok(rates.into_iter().collect())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod batches;
 mod causes;
 mod control;
 mod events;
+pub mod given;
 mod link;
 mod operations;
 mod problem;
@@ -24,7 +25,8 @@ pub use batches::{Batch, BatchResult};
 pub use causes::{Cause, Resumed};
 pub use control::{Control, ControlRequest, ControllerSettings, SamplingControl, StartRates};
 pub use events::{
-    CloudEvent, CloudEventData, Event, EventType, Mapping, StartEvent, StopEvent, UpdateEvent,
+    CloudEvent, CloudEventData, Event, EventType, GivenMeasure, Mapping, Previous, StartEvent,
+    StopEvent, UpdateEvent,
 };
 pub use link::next_cursor_in;
 pub use operations::{Act, Backlog, Closing, Healthy, Reason, ResendRequest, SkipRequest};

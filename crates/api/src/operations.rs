@@ -9,15 +9,29 @@ use crate::Moment;
 
 /// The reason of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Reason {
-    #[schema(example = "The plan is mapped now.", min_length = 1, max_length = 1000)]
+    #[serde(default)]
+    #[schema(
+        required,
+        example = "The plan is mapped now.",
+        min_length = 1,
+        max_length = 1000
+    )]
     pub reason: String,
 }
 
 /// How far to skip, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SkipRequest {
-    #[schema(example = "Billed by hand.", min_length = 1, max_length = 1000)]
+    #[serde(default)]
+    #[schema(
+        required,
+        example = "Billed by hand.",
+        min_length = 1,
+        max_length = 1000
+    )]
     pub reason: String,
     /// A boundary of the span's dimension. Without it, the end of the refused interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]

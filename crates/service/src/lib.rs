@@ -12,7 +12,6 @@ pub mod lifecycle;
 pub mod metrics;
 pub mod platform;
 pub mod problem;
-pub mod process;
 pub mod program;
 pub mod security;
 pub mod telemetry;

@@ -1,66 +1,259 @@
-//! `GET /metrics`: the metrics of a program, as `OpenMetrics`.
+//! `GET /metrics`: the metrics of a program, in Prometheus's classic text format.
 //!
-//! Metrics are read at each request. They may need a token ([`Monitors`]).
+//! Whoever measures something counts it with the macros of the crate `metrics`, under a name that the
+//! [table](METRICS) declares. What is only looked up when somebody asks is set by a reading ([`Metrics::read`]).
 
-use std::fmt;
+mod document;
+mod process;
+mod table;
+
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context;
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use sampler_metrics::Registry;
+use metrics::{
+    Label, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+    with_local_recorder,
+};
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
+use tokio::time::sleep;
 
-use crate::problem::Problem;
 use crate::security::Monitors;
+use table::{METRICS, Metric, MetricKind, Values};
 
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub use document::document;
 
-/// The route `GET /metrics`, for `monitors` alone.
-pub fn routes(registry: &Arc<Registry>, monitors: Monitors) -> Router {
-    Router::new()
-        .route("/metrics", get(metrics))
-        .with_state((Arc::clone(registry), monitors))
+const CLASSIC_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// How often what histograms have gathered is sorted into their buckets.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// The metrics of a program.
+pub struct Metrics {
+    program: &'static str,
+    version: &'static str,
+    counted: PrometheusHandle,
+    readings: Vec<Box<dyn Fn() + Send + Sync>>,
 }
 
-async fn metrics(
-    State((registry, monitors)): State<(Arc<Registry>, Monitors)>,
+impl Metrics {
+    /// Counts from now on what the program measures. Once per process.
+    pub fn install(program: &'static str, version: &'static str) -> anyhow::Result<Self> {
+        let (recorder, metrics) = Self::new(program, version);
+        metrics::set_global_recorder(recorder)
+            .ok()
+            .context("metrics are counted already")?;
+        Ok(metrics)
+    }
+
+    /// The metrics of a program, and what counts them.
+    pub fn new(program: &'static str, version: &'static str) -> (PrometheusRecorder, Self) {
+        let recorder = recorder();
+        with_local_recorder(&recorder, || {
+            of_program(program)
+                .filter(|metric| metric.name != process::CPU_SECONDS)
+                .for_each(begin);
+        });
+        let metrics = Self {
+            program,
+            version,
+            counted: recorder.handle(),
+            readings: Vec::new(),
+        };
+        (recorder, metrics)
+    }
+
+    /// Adds a reading: it sets gauges whenever somebody asks. One that it does not set has no value then, and is
+    /// left out.
+    pub fn read(&mut self, reading: impl Fn() + Send + Sync + 'static) {
+        self.readings.push(Box::new(reading));
+    }
+
+    /// All of them, as text.
+    pub fn render(&self) -> String {
+        let now = recorder();
+        with_local_recorder(&now, || {
+            of_program(self.program).for_each(describe);
+            gauge!("sampler_build_info", "program" => self.program, "version" => self.version)
+                .set(1);
+            process::read();
+            for read in &self.readings {
+                read();
+            }
+        });
+        self.counted.render() + &now.handle().render() + &process::cpu_seconds()
+    }
+
+    /// Keeps histograms small, for ever.
+    pub async fn keep_up(&self) {
+        loop {
+            sleep(UPKEEP).await;
+            self.counted.run_upkeep();
+        }
+    }
+}
+
+fn of_program(program: &str) -> impl Iterator<Item = &'static Metric> {
+    METRICS.iter().filter(move |metric| metric.is_of(program))
+}
+
+/// An empty recorder, with the buckets of all histograms.
+fn recorder() -> PrometheusRecorder {
+    let histograms = METRICS.iter().filter_map(|metric| match metric.kind {
+        MetricKind::Histogram(bounds) => Some((metric.name, bounds)),
+        MetricKind::Counter | MetricKind::Gauge => None,
+    });
+    let builder = histograms.fold(PrometheusBuilder::new(), |builder, (name, bounds)| {
+        let matcher = Matcher::Full(name.to_owned());
+        let builder = builder.set_buckets_for_metric(matcher, bounds);
+        builder.expect("a histogram has buckets")
+    });
+    builder.build_recorder()
+}
+
+/// Begins all series of a metric whose labels are known, so that none appears only with its first event.
+fn begin(metric: &'static Metric) {
+    describe(metric);
+    for labels in combinations(metric) {
+        match metric.kind {
+            MetricKind::Counter => counter!(metric.name, labels).absolute(0),
+            MetricKind::Histogram(_) => drop(histogram!(metric.name, labels)),
+            MetricKind::Gauge => {}
+        }
+    }
+}
+
+fn describe(metric: &'static Metric) {
+    match metric.kind {
+        MetricKind::Counter => describe_counter!(metric.name, metric.help),
+        MetricKind::Gauge => describe_gauge!(metric.name, metric.help),
+        MetricKind::Histogram(_) => describe_histogram!(metric.name, metric.help),
+    }
+}
+
+/// All combinations of the values of a metric's labels; none where a label has others than known words.
+fn combinations(metric: &'static Metric) -> Vec<Vec<Label>> {
+    let mut all = vec![Vec::new()];
+    for label in metric.labels {
+        let words = match label.values {
+            Values::Words(words) => words,
+            Values::Bounded(_) => &[],
+        };
+        let extend = |labels: Vec<Label>| {
+            words.iter().map(move |word| {
+                let mut labels = labels.clone();
+                labels.push(Label::from_static_parts(label.name, word));
+                labels
+            })
+        };
+        all = all.into_iter().flat_map(extend).collect();
+    }
+    all
+}
+
+/// The route `GET /metrics`, for `monitors` alone.
+pub fn routes(metrics: &Arc<Metrics>, monitors: Monitors) -> Router {
+    Router::new()
+        .route("/metrics", get(show))
+        .with_state((Arc::clone(metrics), monitors))
+}
+
+async fn show(
+    State((metrics, monitors)): State<(Arc<Metrics>, Monitors)>,
     headers: HeaderMap,
 ) -> Response {
     if let Err(problem) = monitors.admit_to_metrics(&headers).await {
         return problem.into_response();
     }
-    match registry.encode() {
-        Ok(text) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
-        Err(fmt::Error) => Problem::internal().into_response(),
-    }
+    ([(CONTENT_TYPE, CLASSIC_TEXT)], metrics.render()).into_response()
 }
 
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
-    use http::{Request, StatusCode};
+    use http::Request;
+    use http::header::ACCEPT;
     use http_body_util::BodyExt;
     use tower::ServiceExt;
 
     use super::*;
 
-    async fn ask(access: Monitors) -> (StatusCode, String) {
-        let registry = Arc::new(Registry::new("sampler-worker", "1.2.3"));
-        let request = Request::get("/metrics").body(Body::empty()).unwrap();
-        let response = routes(&registry, access).oneshot(request).await.unwrap();
-        let status = response.status();
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        (status, String::from_utf8(bytes.to_vec()).unwrap())
+    fn samples(text: &str) -> Vec<&str> {
+        text.lines().filter(|line| !line.starts_with('#')).collect()
     }
 
     #[tokio::test]
-    async fn are_told_to_anybody_where_nothing_is_secured() {
-        let (status, text) = ask(Monitors::Anybody).await;
-        assert_eq!(status, StatusCode::OK);
-        let build = "sampler_build_info{program=\"sampler-worker\",version=\"1.2.3\"} 1\n";
-        assert!(text.contains(build) && text.ends_with("# EOF\n"), "{text}");
+    async fn whatever_is_asked_for_the_answer_is_the_classic_text() {
+        let (_recorder, metrics) = Metrics::new("sampler-worker", "1.2.3");
+        let router = routes(&Arc::new(metrics), Monitors::Anybody);
+        for accept in [
+            "*/*",
+            "text/plain",
+            "application/openmetrics-text; version=1.0.0",
+        ] {
+            let request = Request::get("/metrics").header(ACCEPT, accept);
+            let request = request.body(Body::empty()).unwrap();
+            let response = router.clone().oneshot(request).await.unwrap();
+            assert_eq!(response.status(), 200);
+            assert_eq!(response.headers()["content-type"], CLASSIC_TEXT);
+            let bytes = response.into_body().collect().await.unwrap().to_bytes();
+            let text = String::from_utf8(bytes.to_vec()).unwrap();
+            assert!(
+                text.contains("# TYPE sampler_usages_total counter\n"),
+                "{text}"
+            );
+            let build = "sampler_build_info{program=\"sampler-worker\",version=\"1.2.3\"} 1\n";
+            assert!(text.contains(build) && !text.contains("# EOF"), "{text}");
+        }
+    }
+
+    #[test]
+    fn counters_are_there_from_the_start_and_histograms_with_their_buckets() {
+        let (recorder, metrics) = Metrics::new("sampler-receiver", "1.2.3");
+        with_local_recorder(&recorder, || {
+            counter!("sampler_events_total", "event" => "start", "outcome" => "refused")
+                .increment(1);
+            histogram!("sampler_commit_seconds").record(0.003);
+        });
+        let text = metrics.render();
+        for sample in [
+            "sampler_events_total{event=\"start\",outcome=\"refused\"} 1",
+            "sampler_events_total{event=\"stop\",outcome=\"failed\"} 0",
+            "sampler_commit_seconds_bucket{le=\"0.0025\"} 0",
+            "sampler_commit_seconds_bucket{le=\"0.005\"} 1",
+            "sampler_commit_seconds_bucket{le=\"+Inf\"} 1",
+            "sampler_commit_seconds_count 1",
+            "sampler_commit_batch_events_count 0",
+        ] {
+            assert!(samples(&text).contains(&sample), "{sample}: {text}");
+        }
+        assert!(
+            !text.contains("sampler_usages_total"),
+            "the worker's: {text}"
+        );
+    }
+
+    #[test]
+    fn a_gauge_without_a_value_is_left_out() {
+        let (_recorder, mut metrics) = Metrics::new("sampler-worker", "1.2.3");
+        let value = Arc::new(std::sync::Mutex::new(Some(-1.5)));
+        let kept = Arc::clone(&value);
+        metrics.read(move || {
+            if let Some(value) = *kept.lock().unwrap() {
+                gauge!("sampler_clock_offset_seconds").set(value);
+            }
+        });
+        let name = "sampler_clock_offset_seconds";
+        assert!(samples(&metrics.render()).contains(&"sampler_clock_offset_seconds -1.5"));
+        *value.lock().unwrap() = None;
+        assert!(!metrics.render().contains(name));
     }
 }

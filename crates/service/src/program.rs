@@ -8,20 +8,18 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use futures_util::future::try_join_all;
-use sampler_metrics::{Limiter, Metric, Registry};
 use sampler_settings::{CommonSettings, Program, Settings, Variables, load};
-use sampler_store::StoreError;
+use sampler_store::{Limiter, StoreError};
 use sampler_store_mongo::MongoStore;
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 
 use crate::environment::{Clock, SystemClock};
 use crate::health::Health;
-use crate::http::{self, HttpMetrics, bind, serve};
+use crate::http::{bind, serve};
 use crate::lifecycle::{Shutdown, run_until_stopped};
-use crate::metrics;
+use crate::metrics::{self, Metrics};
 use crate::platform::Identity;
-use crate::process;
 use crate::security::{Access, Monitors};
 use crate::telemetry::{self, TraceOptions};
 
@@ -35,9 +33,7 @@ pub struct Startup {
     pub clock: Arc<dyn Clock>,
     pub store: Arc<MongoStore>,
     pub health: Health,
-    /// The metrics of HTTP, of the log and of the store are registered.
-    pub registry: Registry,
-    http: HttpMetrics,
+    pub metrics: Metrics,
     settings: CommonSettings,
     is_on_platform: bool,
 }
@@ -63,8 +59,10 @@ where
         service: name,
         version,
     });
-    let telemetry = match telemetry::init(&common.log, traces.as_ref()) {
-        Ok(telemetry) => telemetry,
+    let begun = Metrics::install(name, version)
+        .and_then(|metrics| Ok((metrics, telemetry::init(&common.log, traces.as_ref())?)));
+    let (metrics, traces) = match begun {
+        Ok(begun) => begun,
         Err(error) => {
             eprintln!("{name}: {error:#}");
             return ExitCode::FAILURE;
@@ -75,26 +73,12 @@ where
     common
         .security
         .announce(settings.token_destination().as_ref(), &variables);
-    let counts = telemetry.counts();
     let end = run_until_stopped(|shutdown| async move {
-        let mut startup = Startup::new(program, common, &identity, shutdown).await?;
-        counts.register(&mut startup.registry);
-        body(settings, startup).await
+        let startup = Startup::new(program, common, &identity, shutdown, metrics);
+        body(settings, startup.await?).await
     });
-    drop(telemetry);
+    drop(traces);
     end.into()
-}
-
-/// The metrics that both programs have.
-pub fn metrics() -> Vec<&'static Metric> {
-    let all = [
-        http::METRICS,
-        sampler_store::group::METRICS,
-        telemetry::METRICS,
-        sampler_metrics::METRICS,
-        process::METRICS,
-    ];
-    all.concat()
 }
 
 impl Startup {
@@ -103,24 +87,17 @@ impl Startup {
         settings: CommonSettings,
         identity: &Identity,
         shutdown: Shutdown,
+        metrics: Metrics,
     ) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store = MongoStore::connect(settings.database.options(program.name)).await?;
         let health = Health::new(shutdown.clone());
-        let (http, mut registry) = (
-            HttpMetrics::default(),
-            Registry::new(program.name, program.version),
-        );
-        http.register(&mut registry);
-        process::register(&mut registry);
-        store.register_metrics(&mut registry);
         Ok(Self {
             shutdown,
             clock,
             store: Arc::new(store),
             health,
-            registry,
-            http,
+            metrics,
             settings,
             is_on_platform: identity.is_on_platform(),
         })
@@ -128,20 +105,20 @@ impl Startup {
 
     /// Listens, to serve `routes`, the health checks and the metrics.
     pub async fn listen(self, access: Access, routes: Router) -> anyhow::Result<Listening> {
-        let registry = Arc::new(self.registry);
+        let metrics = Arc::new(self.metrics);
         let http = &self.settings.http;
         let interface = http.interface(!self.settings.security.secured, self.is_on_platform);
         let routes = routes
             .merge(self.health.routes(access.health))
-            .merge(metrics::routes(&registry, access.metrics));
+            .merge(metrics::routes(&metrics, access.metrics));
         let mut ports = vec![(bind(interface, http.port).await?, routes)];
         if let Some(port) = http.metrics_port {
-            let apart = metrics::routes(&registry, Monitors::Anybody);
+            let apart = metrics::routes(&metrics, Monitors::Anybody);
             ports.push((bind(interface, port).await?, apart));
         }
         Ok(Listening {
             ports,
-            metrics: self.http,
+            metrics,
             shutdown: self.shutdown,
         })
     }
@@ -150,18 +127,19 @@ impl Startup {
 /// The ports of a program, and what is served on each.
 pub struct Listening {
     ports: Vec<(TcpListener, Router)>,
-    metrics: HttpMetrics,
+    metrics: Arc<Metrics>,
     shutdown: Shutdown,
 }
 
 impl Listening {
     /// Serves until the shutdown.
     pub async fn serve(self) -> anyhow::Result<()> {
-        let serving = self.ports.into_iter().map(|(listener, routes)| {
-            serve(listener, routes, self.metrics.clone(), &self.shutdown)
-        });
-        try_join_all(serving).await.context("serving HTTP")?;
-        Ok(())
+        let ports = self.ports.into_iter();
+        let serving = ports.map(|(listener, routes)| serve(listener, routes, &self.shutdown));
+        tokio::select! {
+            served = try_join_all(serving) => served.map(drop).context("serving HTTP"),
+            () = self.metrics.keep_up() => Ok(()),
+        }
     }
 }
 

@@ -20,43 +20,27 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 use flood::Flood;
-use traces::Traces;
 
-pub use counts::{LogCounts, METRICS};
+pub use counts::LogCounts;
 pub use sampler_domain::text::error_chain;
-pub use traces::TraceOptions;
+pub use traces::{TraceOptions, Traces};
 
-/// The installed telemetry. It is held until the end, so that the last spans are exported.
-#[derive(Debug)]
-#[must_use = "spans are exported as long as it is there"]
-pub struct Telemetry {
-    counts: LogCounts,
-    _traces: Option<Traces>,
-}
-
-impl Telemetry {
-    pub fn counts(&self) -> LogCounts {
-        self.counts.clone()
-    }
-}
-
-/// Logs to standard output from now on, panics included; exports traces, if that is wanted. Once per
-/// process, before there is a runtime.
-pub fn init(settings: &LogSettings, traces: Option<&TraceOptions>) -> anyhow::Result<Telemetry> {
-    let counts = LogCounts::default();
+/// Logs to standard output from now on, panics included; exports traces, if that is wanted. They are held until the
+/// end, so that the last spans are exported. Once per process, before there is a runtime.
+pub fn init(
+    settings: &LogSettings,
+    traces: Option<&TraceOptions>,
+) -> anyhow::Result<Option<Traces>> {
     let traces = traces.map(Traces::new).transpose()?;
     let is_text = is_text(settings.format, io::stdout().is_terminal());
-    let log = counts.clone().and_then(lines(is_text, io::stdout));
+    let log = LogCounts.and_then(lines(is_text, io::stdout));
     Registry::default()
         .with(log.with_filter(filter(settings)?))
         .with(traces.as_ref().map(Traces::layer))
         .try_init()
         .context("the log is there already")?;
     std::panic::set_hook(Box::new(log_panic));
-    Ok(Telemetry {
-        counts,
-        _traces: traces,
-    })
+    Ok(traces)
 }
 
 /// The layer that turns events into lines. A line is one JSON object: `timestamp`, `level`, `target`, `message`,

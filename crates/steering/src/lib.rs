@@ -12,16 +12,14 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use sampler_domain::{ClosingMonth, Control, Id, Percent, Timestamp};
-use sampler_metrics::Limiter;
 use sampler_service::telemetry::error_chain;
 use sampler_store::{
-    Backlog, BacklogQuery, ControllerState, KeptControl, Operating, Published, StoreError,
+    Backlog, BacklogQuery, ControllerState, KeptControl, Limiter, Operating, Published, StoreError,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-pub use metrics::METRICS;
 pub use month::MonthClose;
 
 /// How often everything is read.

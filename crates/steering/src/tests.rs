@@ -1,7 +1,7 @@
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sampler_domain::{
     ControllerMemory, ControllerSettings, ControllerTerms, SamplingControl, StartRates, Timestamp,
 };
-use sampler_metrics::Registry;
 use sampler_service::telemetry::LogCounts;
 use sampler_store_testing::faulty::{Fault, FaultyStore};
 use sampler_store_testing::memory::MemoryStore;
@@ -124,26 +124,36 @@ async fn the_rate_of_the_controller_multiplies_while_it_runs() {
     assert!(world.memory.set_controller(&state(0.0, 2)).await.unwrap());
     steering.poll().await;
     assert_eq!(steering.admission_rate(), Percent::NONE);
-    let mut registry = Registry::new("program", "1.0.0");
-    steering.register_controller(&mut registry);
-    let running = "\nsampler_controller_running 1.0\n";
-    let terms = "\nsampler_controller_needed_seconds 0.0\n";
-    let shown = registry.encode().unwrap();
+    let running = "\nsampler_controller_running 1\n";
+    let terms = "\nsampler_controller_needed_seconds 0\n";
+    let shown = measured(steering);
     assert!(shown.contains(running) && shown.contains(terms), "{shown}");
     let mut wrong = control();
     wrong.controller.target_seconds = 0.0;
     assert!(world.memory.set_control(&wrong, 1).await.unwrap());
     steering.poll().await;
     assert_eq!(steering.admission_rate().get(), 50.0, "it turns itself off");
-    let (shown, off) = (registry.encode().unwrap(), running.replace('1', "0"));
+    let (shown, off) = (measured(steering), running.replace('1', "0"));
     assert!(shown.contains(&off) && !shown.contains(terms), "{shown}");
 }
 
+/// The metrics, as text.
+fn measured(steering: &Steering) -> String {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let (now, month) = (
+        Timestamp::clamped(0),
+        MonthClose {
+            month_slack: 0,
+            stop_grace: 0,
+        },
+    );
+    ::metrics::with_local_recorder(&recorder, || steering.measure(now, month));
+    recorder.handle().render()
+}
+
 /// How often the log has told of a failure with this code.
-fn lines(counts: &LogCounts, code: &str) -> u32 {
-    let mut registry = Registry::new("program", "1.0.0");
-    counts.register(&mut registry);
-    let shown = registry.encode().unwrap();
+fn lines(counted: &PrometheusHandle, code: &str) -> u32 {
+    let shown = counted.render();
     let sample = format!("code=\"{code}\"}} ");
     let found = shown.lines().find_map(|line| line.split_once(&sample));
     found.map_or(0, |(_, count)| count.parse().unwrap())
@@ -151,8 +161,12 @@ fn lines(counts: &LogCounts, code: &str) -> u32 {
 
 #[tokio::test(start_paused = true)]
 async fn a_database_that_is_away_is_told_of_once_a_minute() {
-    let counts = LogCounts::default();
-    let subscriber = tracing_subscriber::registry().with(counts.clone());
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let (_counting, counts) = (
+        ::metrics::set_default_local_recorder(&recorder),
+        recorder.handle(),
+    );
+    let subscriber = tracing_subscriber::registry().with(LogCounts);
     let _logging = tracing::subscriber::set_default(subscriber);
     let world = world();
     let steering = &world.steering;

@@ -53,9 +53,8 @@ use std::time::Duration;
 
 use bson::Document;
 use mongodb::Collection;
-use sampler_metrics::Registry;
 use sampler_store::StoreError;
-use sampler_store::group::{Group, GroupMetrics, GroupWriter};
+use sampler_store::group::{Group, GroupWriter};
 use tokio::sync::{Mutex, Semaphore};
 
 use call::Link;
@@ -90,7 +89,6 @@ pub struct MongoStore {
     /// The turns of lookups by the ids of starts, and of the others that decide about an event.
     start_lookups: Arc<Semaphore>,
     lookups: Arc<Semaphore>,
-    metrics: GroupMetrics,
     /// Held while an index for sums is made.
     sum_index_turn: Arc<Mutex<()>>,
 }
@@ -105,31 +103,25 @@ impl MongoStore {
             usages,
             audit,
         } = Links::new(&options, &database, &control);
-        let metrics = GroupMetrics::default();
-        let terms = (link.call_limit(), &metrics);
+        let limit = link.call_limit();
         Ok(Self {
             causes: database.collection(&format!("{}_causes", options.collection)),
             control: database.collection(&control),
             workers: database.collection(&format!("{}_workers", options.collection)),
-            starts: grouped(&link, terms, |link| StartWriter { link }),
-            stops: grouped(&link, terms, |link| StopWriter { link }),
-            batch_starts: grouped(&link, terms, |link| StartWriter { link }),
-            batch_stops: grouped(&link, terms, |link| StopWriter { link }),
-            changes: grouped(&link, terms, |link| ChangeWriter { link }),
-            entries: grouped(&usages, terms, |link| EntryWriter { link }),
-            expiries: grouped(&usages, terms, |link| ExpiryWriter { link }),
+            starts: grouped(&link, limit, |link| StartWriter { link }),
+            stops: grouped(&link, limit, |link| StopWriter { link }),
+            batch_starts: grouped(&link, limit, |link| StartWriter { link }),
+            batch_stops: grouped(&link, limit, |link| StopWriter { link }),
+            changes: grouped(&link, limit, |link| ChangeWriter { link }),
+            entries: grouped(&usages, limit, |link| EntryWriter { link }),
+            expiries: grouped(&usages, limit, |link| ExpiryWriter { link }),
             start_lookups: events::turns(options.pool_size),
             lookups: events::turns(options.pool_size),
             usages,
             audit,
             link,
-            metrics,
             sum_index_turn: Arc::default(),
         })
-    }
-
-    pub fn register_metrics(&self, registry: &mut Registry) {
-        self.metrics.register(registry);
     }
 
     /// Whether a primary answers.
@@ -139,11 +131,6 @@ impl MongoStore {
     }
 }
 
-/// A group of writes: how long its callers wait, and what measures its commands.
-fn grouped<W: GroupWriter>(
-    link: &Link,
-    (call_limit, metrics): (Duration, &GroupMetrics),
-    writer: fn(Link) -> W,
-) -> Group<W> {
-    Group::measured(writer(link.clone()), call_limit, metrics.clone())
+fn grouped<W: GroupWriter>(link: &Link, call_limit: Duration, writer: fn(Link) -> W) -> Group<W> {
+    Group::new(writer(link.clone()), call_limit)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, rawdoc};
 use sampler_domain::{Key, Span};
-use sampler_metrics::Limiter;
+use sampler_store::Limiter;
 use sampler_store::group::{CommandFailure, WriteOutcome};
 use tokio::time::Instant;
 

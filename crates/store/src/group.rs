@@ -10,7 +10,6 @@
 //! happened to the write. A write that is still undecided goes into another command. That is safe:
 //! each write has an id of its own, which refuses a second attempt and by which a read finds it.
 
-mod metrics;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -22,14 +21,12 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sampler_metrics::TRACE;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span, trace_span};
 
-use crate::StoreError;
+use crate::{StoreError, TRACE};
 
-pub use metrics::{GroupMetrics, METRICS};
 pub use writes::{
     CommandFailure, CommandResult, GroupWriter, Resolution, WriteOutcome, WriteResult, store_error,
     write_results,
@@ -60,7 +57,6 @@ pub struct Group<W: GroupWriter> {
     writer: Arc<W>,
     gathered: Arc<Mutex<Gathered<W>>>,
     time_limit: Duration,
-    metrics: GroupMetrics,
 }
 
 impl<W: GroupWriter> Clone for Group<W> {
@@ -69,7 +65,6 @@ impl<W: GroupWriter> Clone for Group<W> {
             writer: Arc::clone(&self.writer),
             gathered: Arc::clone(&self.gathered),
             time_limit: self.time_limit,
-            metrics: self.metrics.clone(),
         }
     }
 }
@@ -125,11 +120,6 @@ impl NoAnswer {
 impl<W: GroupWriter> Group<W> {
     /// A group whose callers wait at most for `time_limit`.
     pub fn new(writer: W, time_limit: Duration) -> Self {
-        Self::measured(writer, time_limit, GroupMetrics::default())
-    }
-
-    /// The same, whose commands are measured.
-    pub fn measured(writer: W, time_limit: Duration, metrics: GroupMetrics) -> Self {
         let gathered = Gathered {
             waiting: VecDeque::new(),
             permits_taken: 0,
@@ -139,7 +129,6 @@ impl<W: GroupWriter> Group<W> {
             writer: Arc::new(writer),
             gathered: Arc::new(Mutex::new(gathered)),
             time_limit,
-            metrics,
         }
     }
 
@@ -258,14 +247,13 @@ impl<W: GroupWriter> Drop for CommandPermit<W> {
 /// Sends what has gathered, one command after the other, until no write waits.
 async fn send_commands<W: GroupWriter>(mut permit: CommandPermit<W>) {
     let (writer, time_limit) = (Arc::clone(&permit.group.writer), permit.group.time_limit);
-    let metrics = permit.group.metrics.clone();
     loop {
         // Callers that are ready to run can submit their writes first, and share this command.
         tokio::task::yield_now().await;
         let Some(command) = permit.next_writes() else {
             return;
         };
-        let mut settling = pin!(settle(&*writer, &metrics, command));
+        let mut settling = pin!(settle(&*writer, command));
         if timeout(time_limit, &mut settling).await.is_err() {
             // A command without an answer must not keep the permit. It is not cancelled: dropping a
             // call of the driver can leave its connection in a bad state.

@@ -20,6 +20,7 @@ mod control;
 mod events;
 pub mod group;
 mod ledger;
+mod limiter;
 mod operating;
 mod reading;
 mod sums;
@@ -35,12 +36,17 @@ pub use ledger::{
     DueWatches, Entries, EntryOrder, EntryPosition, Ledger, LedgerSum, Missing, Watch,
     WatchOutcome, WatchPage, WatchQuery,
 };
+pub use limiter::Limiter;
 pub use operating::Operating;
 pub use reading::{
     CauseQuery, Reading, SpanPage, SpanPosition, SpanQuery, SuspendedCause, TargetFilter,
 };
 pub use sums::{CutUsage, SumPage, SumPosition, SumQuery, SumRow};
 pub use work::{Alive, DuePages, DueQuery, Finished, Resumption, Work};
+
+/// The target of `tracing` spans that are exported as spans of a trace. Their level is `trace`, so
+/// that the log leaves them out: `trace_span!(target: TRACE, "…")`.
+pub const TRACE: &str = "sampler_trace";
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

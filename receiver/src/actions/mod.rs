@@ -9,16 +9,17 @@ mod precondition;
 use axum::body::Body;
 use axum::http::Request;
 use sampler_domain::ClientId;
-use sampler_service::problem::{FieldError, Problem};
+use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{ActOutcome, AuditRecord, StoreError};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::admission::ServingPermit;
-use crate::fields::{self, Fields};
-use crate::json::Json;
+use crate::errors::Errors;
+use crate::problems::INVALID_BODY;
 use crate::{Receiver, json, problems};
 
 pub(crate) use precondition::{IfMatch, stale};
@@ -52,16 +53,17 @@ pub(crate) struct NewAuditRecord<'a> {
 }
 
 impl Receiver {
-    /// Checks the scope of an action, reads its body, the reason, and with `read` the other members.
+    /// Checks the scope of an action, reads its body, and checks the reason; `check` takes the body apart into the
+    /// reason and the other members, and checks those.
     ///
     /// # Errors
-    /// 403 without the scope, before the body is read; 400 that names each field that is wrong; 413
+    /// 403 without the scope, before the body is read; 400 that names each value that is wrong; 413
     /// and others for a body that cannot be read; 503 if too many actions are in progress.
-    pub(crate) async fn admit_action<T>(
+    pub(crate) async fn admit_action<B: DeserializeOwned, T>(
         &self,
         grant: &Grant,
         request: Request<Body>,
-        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+        check: impl FnOnce(B, &mut Errors) -> (String, T),
     ) -> Result<ActionRequest<T>, Problem> {
         grant.require_admin()?;
         self.require_prepared()?;
@@ -76,13 +78,18 @@ impl Receiver {
             .act(sender)
             .await
             .map_err(|reason| self.turned_away(reason))?;
-        let mut fields = Fields::of(json::parse(body.as_ref())?).map_err(invalid)?;
-        let reason = fields.required("reason", reason);
-        let others = read(&mut fields);
-        fields.finish().map_err(invalid)?;
+        let given = json::read(body.as_ref(), &INVALID_BODY)?;
+        let mut errors = Errors::default();
+        let (reason, fields) = check(given, &mut errors);
+        if reason.trim().is_empty() || reason.chars().count() > REASON_MAX {
+            let detail = format!("It must have 1 to {REASON_MAX} characters, and not be blank.");
+            errors.wrong("reason", detail);
+        }
+        let checked = errors.finish();
+        checked.map_err(|errors| json::invalid(&INVALID_BODY, errors))?;
         Ok(ActionRequest {
-            reason: reason.expect("what could not be read was named"),
-            fields: others.expect("what could not be read was named"),
+            reason,
+            fields,
             _permit: permit,
         })
     }
@@ -147,19 +154,4 @@ impl Receiver {
         }
         Err(not_done())
     }
-}
-
-fn reason(value: Json<'_>) -> Result<String, String> {
-    let reason = fields::text(value)?;
-    if reason.trim().is_empty() || reason.chars().count() > REASON_MAX {
-        return Err(format!(
-            "It must have 1 to {REASON_MAX} characters, and not be blank."
-        ));
-    }
-    Ok(reason)
-}
-
-fn invalid(errors: Vec<FieldError>) -> Problem {
-    let detail = "The body is JSON, but not what is expected here. Nothing was done.";
-    Problem::new(&problems::INVALID_BODY, detail).errors(errors)
 }

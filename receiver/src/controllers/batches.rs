@@ -23,6 +23,7 @@ use crate::admission::RequestKind;
 use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
 use crate::form::EventFormat;
+use crate::metrics::note_event;
 use crate::openapi::problem_answers;
 use crate::reading::Parameters;
 use crate::{Receiver, body, cloud_event};
@@ -201,7 +202,7 @@ impl BatchInProgress<'_> {
                 Some(problem) => Err(problem),
                 None => self.process(item).await,
             };
-            self.receiver.count(item.kind, &outcome);
+            note_event(item.kind, outcome.as_ref().map(|kept| kept.is_replayed));
             let outcome = outcome.map_err(|problem| {
                 log_refusal("batch", self.grant, &problem);
                 stalled.note(item, &problem, self.receiver);

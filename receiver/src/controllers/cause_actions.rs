@@ -20,7 +20,6 @@ use super::spans::IdPath;
 use super::suspended::{no_such_cause, shown};
 use crate::Receiver;
 use crate::actions::{ActionRequest, NewAuditRecord};
-use crate::fields::Fields;
 use crate::openapi::problem_answers;
 
 /// Spans that one command resumes.
@@ -47,7 +46,8 @@ pub async fn resume(
     request: Request<Body>,
 ) -> Response {
     let resumed = async {
-        let admitted = receiver.admit_action(&grant, request, |_: &mut Fields<'_>| Some(()));
+        let admitted =
+            receiver.admit_action(&grant, request, |body: api::Reason, _| (body.reason, ()));
         let ActionRequest {
             reason, _permit, ..
         } = admitted.await?;

@@ -65,7 +65,7 @@ pub async fn put(
         Parameters::of(request.uri()).finish()?;
         let seen = IfMatch::of(request.headers())?;
         let admitted = receiver
-            .admit_action(&grant, request, control_body::read)
+            .admit_action(&grant, request, control_body::check)
             .await?;
         let kept = receiver.control().await?;
         seen.require(&version_tag(kept.version))?;

@@ -12,6 +12,7 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sampler_api as api;
+use sampler_api::EventType;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::Arrival;
@@ -21,8 +22,9 @@ pub(super) use decision::Kept;
 use super::{Admitted, answer, spans};
 use crate::admission::RequestKind;
 use crate::body::Received;
-use crate::event::{Event, EventKind};
+use crate::event::Event;
 use crate::form::EventFormat;
+use crate::metrics::note_event;
 use crate::openapi::problem_answers::{OfAnyEvent, OfStart, OfStop};
 use crate::reading::Parameters;
 use crate::{Receiver, body};
@@ -60,7 +62,7 @@ pub async fn start(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    let outcome = receiver.receive(EventKind::Start, &grant, request).await;
+    let outcome = receiver.receive(EventType::Start, &grant, request).await;
     answer("start", &grant, outcome)
 }
 
@@ -80,7 +82,7 @@ pub async fn stop(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    let outcome = receiver.receive(EventKind::Stop, &grant, request).await;
+    let outcome = receiver.receive(EventType::Stop, &grant, request).await;
     answer("stop", &grant, outcome)
 }
 
@@ -100,27 +102,20 @@ pub async fn update(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    let outcome = receiver.receive(EventKind::Update, &grant, request).await;
+    let outcome = receiver.receive(EventType::Update, &grant, request).await;
     answer("update", &grant, outcome)
 }
 
 impl Receiver {
-    /// Counts an event by its answer. `kind` is `None` if the event does not say its kind.
-    pub(super) fn count(&self, kind: Option<EventKind>, outcome: &Result<Kept, Problem>) {
-        let is_replayed = outcome.as_ref().map(|kept| kept.is_replayed);
-        let event = kind.map_or("unknown", EventKind::name);
-        self.metrics.note(event, is_replayed);
-    }
-
     /// Receives a request that is one event, of the kind that its address says.
     async fn receive(
         &self,
-        kind: EventKind,
+        kind: EventType,
         grant: &Grant,
         request: Request<Body>,
     ) -> Result<Kept, Problem> {
         // The original has the addresses of starts and stops, and ignores their queries.
-        if kind == EventKind::Update {
+        if kind == EventType::Update {
             Parameters::of(request.uri()).finish()?;
         }
         let body = match grant.require_write() {
@@ -134,7 +129,7 @@ impl Receiver {
     /// Processes and counts an event that came alone, unless its body could not be read.
     pub(super) async fn process_one(
         &self,
-        kind: Option<EventKind>,
+        kind: Option<EventType>,
         grant: &Grant,
         body: Result<Received, Problem>,
         form: EventFormat,
@@ -144,7 +139,7 @@ impl Receiver {
             Ok((body, _in_flight)) => self.process_event(grant, body, form, Arrival::Alone).await,
             Err(problem) => Err(problem),
         };
-        self.count(kind, &outcome);
+        note_event(kind, outcome.as_ref().map(|kept| kept.is_replayed));
         outcome
     }
 
@@ -177,9 +172,9 @@ fn turns(event: &Event, arrival: Arrival) -> Vec<RequestKind> {
 }
 
 /// What an event counts as in `MAX_INFLIGHT`. An event without a kind counts as a start.
-fn counted_as(kind: Option<EventKind>) -> RequestKind {
+fn counted_as(kind: Option<EventType>) -> RequestKind {
     match kind {
-        Some(EventKind::Stop) => RequestKind::Stop,
-        Some(EventKind::Start | EventKind::Update) | None => RequestKind::Start,
+        Some(EventType::Stop) => RequestKind::Stop,
+        Some(EventType::Start | EventType::Update) | None => RequestKind::Start,
     }
 }

@@ -13,16 +13,17 @@ use sampler_domain::Id;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_upstream::{Mapped, Mapping};
+use serde_json::Value;
 use tracing::warn;
 
 use super::failures::whole_seconds;
 use super::{Admitted, answer};
 use crate::admission::RequestKind;
-use crate::fields::{self, Fields};
+use crate::errors::Errors;
 use crate::form::Readable;
-use crate::json::Json;
 use crate::openapi::problem_answers;
-use crate::{Receiver, body, event, problems};
+use crate::problems::INVALID_EVENT;
+use crate::{Receiver, body, event, json, problems};
 
 /// Seconds after which it makes sense to come again when provisioning does not say.
 const RETRY_AFTER_BUSY: u64 = 5;
@@ -79,25 +80,30 @@ struct MappingForm;
 impl Readable for MappingForm {
     type Read = Mapping;
 
-    fn resources<'j>(&self, body: &'j Json<'_>) -> Vec<Option<&'j str>> {
-        vec![body.get("resource_id").and_then(Json::as_str)]
+    fn read(&self, body: &[u8]) -> Result<Mapping, Problem> {
+        let given: api::Mapping = json::read(body, &INVALID_EVENT)?;
+        let mut errors = Errors::default();
+        let mapping = mapping(given, &mut errors);
+        errors.finish().map_err(event::invalid)?;
+        Ok(mapping.expect("what could not be read was named"))
     }
 
-    fn read(self, body: Json<'_>) -> Result<Mapping, Problem> {
-        let mut fields = Fields::of(body).map_err(event::invalid)?;
-        let mapping = mapping(&mut fields);
-        fields.finish().map_err(event::invalid)?;
-        Ok(mapping.expect("what could not be read was named"))
+    fn resources(read: &Mapping) -> Vec<&str> {
+        vec![read.resource_id.as_str()]
+    }
+
+    fn resources_in<'v>(&self, body: &'v Value) -> Vec<Option<&'v str>> {
+        vec![body["resource_id"].as_str()]
     }
 }
 
-fn mapping(fields: &mut Fields<'_>) -> Option<Mapping> {
+fn mapping(given: api::Mapping, errors: &mut Errors) -> Option<Mapping> {
     // All are read before any is missed, so that all are named.
-    let resource_id = fields.required("resource_id", segment);
-    let plan_id = fields.required("plan_id", segment);
-    let metering_plan = fields.required("metering_plan", segment);
-    let rating_plan = fields.required("rating_plan", segment);
-    let pricing_plan = fields.required("pricing_plan", segment);
+    let resource_id = segment("resource_id", given.resource_id, errors);
+    let plan_id = segment("plan_id", given.plan_id, errors);
+    let metering_plan = segment("metering_plan", given.metering_plan, errors);
+    let rating_plan = segment("rating_plan", given.rating_plan, errors);
+    let pricing_plan = segment("pricing_plan", given.pricing_plan, errors);
     Some(Mapping {
         resource_id: resource_id?,
         plan_id: plan_id?,
@@ -109,12 +115,17 @@ fn mapping(fields: &mut Fields<'_>) -> Option<Mapping> {
 
 /// An id that becomes a segment of a path. An id that could lead to another path is refused, also
 /// one that a gateway in between would decode to it.
-fn segment(value: Json<'_>) -> Result<Id, String> {
-    let id = fields::id(value)?;
-    if leads_elsewhere(id.as_str()) {
-        return Err("It must not be \".\", nor contain \"/\", \"\\\" or \"..\".".to_owned());
+fn segment(name: &str, text: String, errors: &mut Errors) -> Option<Id> {
+    if text.is_empty() {
+        errors.wrong(name, "It is missing or empty.");
+        return None;
     }
-    Ok(id)
+    let id = errors.id(name, text)?;
+    if leads_elsewhere(id.as_str()) {
+        let detail = "It must not be \".\", nor contain \"/\", \"\\\" or \"..\".";
+        errors.wrong(name, detail);
+    }
+    Some(id)
 }
 
 /// Decoded as often as it takes to leave nothing encoded.

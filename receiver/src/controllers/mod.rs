@@ -25,6 +25,7 @@ use crate::Receiver;
 use crate::admission::{self, Client, InFlightPermit, RequestKind, ServingPermit, TurnedAway};
 use crate::form::Readable;
 use crate::json;
+use crate::problems::MALFORMED_JSON;
 
 /// Answers, with a line in the log for what was refused.
 fn answer(
@@ -85,7 +86,7 @@ impl Receiver {
             .acquire_large(sender, weight)
             .await
             .map_err(|reason| self.turned_away(reason))?;
-        let (event, client) = self.read(grant, body.as_ref(), form)?;
+        let (event, client) = self.read(grant, body.as_ref(), &form)?;
         let permits = self
             .acquire_turns(client, weight, large, &turns(&event))
             .await;
@@ -102,18 +103,29 @@ impl Receiver {
         &self,
         grant: &Grant,
         body: &[u8],
-        form: F,
+        form: &F,
     ) -> Result<(F::Read, Client), Problem> {
-        let json = json::parse(body)?;
-        let resources = form.resources(&json);
-        for resource in &resources {
-            grant.require(*resource)?;
+        match form.read(body) {
+            Ok(read) => {
+                let resources = F::resources(&read);
+                for resource in &resources {
+                    grant.require(Some(resource))?;
+                }
+                let client = match (grant.client(), resources.first()) {
+                    (None, Some(resource)) => self.admission.client_of_resource(resource),
+                    _ => self.sender(grant),
+                };
+                Ok((read, client))
+            }
+            Err(problem) if problem.kind() == &MALFORMED_JSON => Err(problem),
+            Err(problem) => {
+                let body = json::value(body)?;
+                for resource in form.resources_in(&body) {
+                    grant.require(resource)?;
+                }
+                Err(problem)
+            }
         }
-        let client = match (grant.client(), resources.first()) {
-            (None, Some(Some(resource))) => self.admission.client_of_resource(resource),
-            _ => self.sender(grant),
-        };
-        Ok((form.read(json)?, client))
     }
 
     /// Acquires a permit for each of the turns, in their order. Those for stops come last: a request that

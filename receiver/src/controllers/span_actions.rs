@@ -15,12 +15,13 @@ use sampler_domain::{Change, ChangeKind, Changed, EXCLUDED_MAX, SkipRefusal, Spa
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
 use sampler_store::LedgerSum;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::answer;
 use super::spans::{IdPath, location, shown_span};
 use crate::actions::{ActionRequest, IfMatch, NewAuditRecord, stale};
-use crate::fields::{self, Fields};
+use crate::errors::Errors;
 use crate::openapi::params::IfMatchParams;
 use crate::openapi::problem_answers;
 use crate::reading::version_tag;
@@ -44,7 +45,7 @@ pub async fn resume(
     id: IdPath,
     request: Request<Body>,
 ) -> Response {
-    let read = |_: &mut Fields<'_>| Some(());
+    let read = |body: api::Reason, _: &mut Errors| (body.reason, ());
     let decide = |span: &Span, (), now: Timestamp| span.to_resume(now).ok_or_else(not_suspended);
     let resumed = receiver.act_on_span("span.resume", &grant, id, request, read, decide);
     answer("resume", &grant, resumed.await)
@@ -68,7 +69,7 @@ pub async fn skip(
     id: IdPath,
     request: Request<Body>,
 ) -> Response {
-    let read = |fields: &mut Fields<'_>| Some(fields.optional("until", fields::timestamp));
+    let read = |body: api::SkipRequest, _: &mut Errors| (body.reason, body.until);
     let decide = |span: &Span, until, now| span.to_skip(until, now).map_err(not_skipped);
     let skipped = receiver.act_on_span("span.skip", &grant, id, request, read, decide);
     answer("skip", &grant, skipped.await)
@@ -92,35 +93,37 @@ pub async fn resend(
     id: IdPath,
     request: Request<Body>,
 ) -> Response {
-    let read = |fields: &mut Fields<'_>| Some(read_times(fields));
     let decide = |span: &Span, (from, to), now| {
         let change = span.to_resend(from, to, now);
         change.ok_or_else(nothing_excluded)
     };
-    let resent = receiver.act_on_span("span.resend", &grant, id, request, read, decide);
+    let resent = receiver.act_on_span("span.resend", &grant, id, request, read_times, decide);
     answer("resend", &grant, resent.await)
 }
 
-fn read_times(fields: &mut Fields<'_>) -> (Option<Timestamp>, Option<Timestamp>) {
-    let [from, to] = ["from", "to"].map(|name| fields.optional(name, fields::timestamp));
+fn read_times(
+    body: api::ResendRequest,
+    errors: &mut Errors,
+) -> (String, (Option<Timestamp>, Option<Timestamp>)) {
+    let api::ResendRequest { reason, from, to } = body;
     if let (Some(from), Some(to)) = (from, to)
         && from >= to
     {
-        fields.wrong("to", "It must be later than from.");
+        errors.wrong("to", "It must be later than from.");
     }
-    (from, to)
+    (reason, (from, to))
 }
 
 impl Receiver {
     /// Reads the request and the span, decides the change, records the action in the audit trail, and makes the
     /// change. Answers with the span as it is after that.
-    async fn act_on_span<T: Send>(
+    async fn act_on_span<B: DeserializeOwned, T: Send>(
         &self,
         kind: &'static str,
         grant: &Grant,
         id: IdPath,
         request: Request<Body>,
-        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+        read: impl FnOnce(B, &mut Errors) -> (String, T),
         decide: impl FnOnce(&Span, T, Timestamp) -> Result<Change, Problem>,
     ) -> Result<Response, Problem> {
         // 403 comes before 428.

@@ -17,7 +17,6 @@ use serde_json::to_value;
 use super::answer;
 use super::spans::IdPath;
 use crate::actions::{ActionRequest, NewAuditRecord};
-use crate::fields::Fields;
 use crate::openapi::params::{OfTarget, PageParams};
 use crate::openapi::problem_answers;
 use crate::reading::{Paged, Parameters, restrict};
@@ -80,7 +79,8 @@ pub async fn resend(
     request: Request<Body>,
 ) -> Response {
     let resent = async {
-        let admitted = receiver.admit_action(&grant, request, |_: &mut Fields<'_>| Some(()));
+        let admitted =
+            receiver.admit_action(&grant, request, |body: api::Reason, _| (body.reason, ()));
         let ActionRequest {
             reason, _permit, ..
         } = admitted.await?;

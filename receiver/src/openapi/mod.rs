@@ -116,12 +116,9 @@ fn beside() -> [Beside; 7] {
         Beside {
             path: "/metrics",
             tag: "Health",
-            summary: "Metrics, as OpenMetrics",
+            summary: "Metrics, in Prometheus's text format",
             parameter: None,
-            answers: &[(
-                "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                None,
-            )],
+            answers: &[("text/plain; version=0.0.4; charset=utf-8", None)],
             refusals: &[
                 &kinds::UNAUTHORIZED,
                 &kinds::FORBIDDEN,

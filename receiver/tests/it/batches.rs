@@ -127,7 +127,7 @@ async fn lines_that_are_no_json_are_refused_alone_and_blank_ones_are_passed_over
     let body = [
         b"\r\n".as_slice(),
         event.as_bytes(),
-        b" \t\n{\"type\": \"start\",\nnope\n\"\xff\"\n{\"a\":1,\"a\":2}\r\n",
+        b" \t\n{\"type\": \"start\",\nnope\n\"\xff\"\n{\"type\":\"stop\",\"type\":\"stop\"}\r\n",
         end.as_bytes(),
     ];
     let answer = world.send(request_as(NDJSON, EVENTS, body.concat())).await;

@@ -120,7 +120,7 @@ fn wrong_events() -> Vec<(Value, &'static [&'static str])> {
     let good = cloud_event("start", &start(NOW));
     let mut odd = cloud_event("start", &without(&start(NOW), "plan_id"));
     odd["source"] = json!("a\u{1f}b");
-    odd["id"] = json!(1);
+    odd["id"] = json!("");
     odd["time"] = json!("yesterday");
     odd["datacontenttype"] = json!("text/xml");
     odd["data"]["timestamp"] = json!(NOW);
@@ -133,6 +133,10 @@ fn wrong_events() -> Vec<(Value, &'static [&'static str])> {
         (nulls, NONE),
         (binary, &["#/data_base64", "#/data"]),
         (json!([good]), &["#"]),
+        (with(&good, "id", 1), &["#/id"]),
+        (with(&good, "time", json!(["now"])), &["#/time"]),
+        (with(&good, "data", "e30="), &["#/data"]),
+        (with(&good, "datacontenttype", 7), &["#/datacontenttype"]),
         (with(&good, "source", "x".repeat(1_023)), &["#/id"]),
         (without(&good, "specversion"), &["#/specversion"]),
         (with(&good, "specversion", "0.3"), &["#/specversion"]),

@@ -11,7 +11,7 @@ use axum::response::Response;
 use sampler_domain::{Granularity, Span, Target, Timestamp};
 use sampler_receiver::{Options, Parts, Receiver};
 use sampler_service::environment::{Clock, Random};
-use sampler_service::http::{HttpMetrics, answer, complete};
+use sampler_service::http::{answer, complete};
 use sampler_service::security::Authenticator;
 use sampler_settings::{ReceiverSettings, SamplingSettings, SlackSettings};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
@@ -157,7 +157,7 @@ impl World {
         };
         let receiver = Receiver::new(parts, options);
         let api = Arc::clone(&receiver).routes(authenticator);
-        let router = complete(api, HttpMetrics::default());
+        let router = complete(api);
         Self {
             store,
             clock,

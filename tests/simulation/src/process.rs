@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use sampler_domain::Timestamp;
 use sampler_receiver::{Parts as ReceiverParts, Receiver};
 use sampler_service::environment::{Clock, Random};
-use sampler_service::http::{HttpMetrics, complete};
+use sampler_service::http::complete;
 use sampler_service::security::Authenticator;
 use sampler_store_testing::memory::MemoryStore;
 use sampler_testkit::rng::Rng;
@@ -159,7 +159,7 @@ impl Node {
                 let receiver = Receiver::new(parts, options);
                 receiver.set_prepared();
                 let api = Arc::clone(&receiver).routes(Authenticator::none());
-                let router = complete(api, HttpMetrics::default());
+                let router = complete(api);
                 Program::Receiver {
                     receiver,
                     router,

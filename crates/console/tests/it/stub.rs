@@ -17,7 +17,7 @@ use sampler_api::{
 use sampler_console::{Console, Keys, Parts};
 use sampler_domain::Timestamp;
 use sampler_service::environment::{Clock, SystemRandom};
-use sampler_service::http::{HttpMetrics, answer, complete};
+use sampler_service::http::{answer, complete};
 use sampler_service::security::Authenticator;
 use serde_json::{Value, json};
 use url::form_urlencoded;
@@ -133,7 +133,7 @@ impl Ledger {
             clock: Arc::new(Still),
             random: Arc::new(SystemRandom),
         });
-        Browser(complete(console.routes(), HttpMetrics::default()))
+        Browser(complete(console.routes()))
     }
 }
 

@@ -56,7 +56,7 @@ mod tests {
     use axum::routing::get;
     use http::StatusCode;
 
-    use crate::http::{HttpMetrics, answer, complete};
+    use crate::http::{answer, complete};
 
     async fn headers(path: &str) -> [Option<String>; 3] {
         let page = || async { ([("content-security-policy", "default-src 'self'")], "page") };
@@ -66,7 +66,7 @@ mod tests {
             .route("/empty", get(async || StatusCode::CREATED))
             .route("/broken", get(async || -> () { panic!("on purpose") }));
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let response = answer(complete(router, HttpMetrics::default()), request).await;
+        let response = answer(complete(router), request).await;
         let header = |name: &str| {
             let value = response.headers().get(name)?;
             Some(value.to_str().unwrap().to_owned())

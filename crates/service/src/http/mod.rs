@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use sampler_metrics::Limiter;
+use sampler_store::Limiter;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
@@ -32,7 +32,6 @@ use tokio_util::task::TaskTracker;
 use crate::lifecycle::Shutdown;
 use crate::problem::{Problem, kinds};
 
-pub use measure::{HttpMetrics, METRICS};
 pub(crate) use router::method_not_allowed;
 pub use router::{answer, complete, not_found};
 pub(crate) use trace::REQUEST_SPAN;
@@ -96,26 +95,20 @@ pub async fn bind(host: &str, port: u16) -> anyhow::Result<TcpListener> {
 /// connections and requests are taken, and the requests in flight are finished.
 ///
 /// The router is [complete]d.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    metrics: HttpMetrics,
-    shutdown: &Shutdown,
-) -> io::Result<()> {
-    serve_with(listener, router, metrics, shutdown, Limits::default()).await
+pub async fn serve(listener: TcpListener, router: Router, shutdown: &Shutdown) -> io::Result<()> {
+    serve_with(listener, router, shutdown, Limits::default()).await
 }
 
 /// [`serve`] with other limits.
 pub async fn serve_with(
     listener: TcpListener,
     router: Router,
-    metrics: HttpMetrics,
     shutdown: &Shutdown,
     limits: Limits,
 ) -> io::Result<()> {
     tracing::info!(address = %listener.local_addr()?, "listening");
     let server = Server {
-        router: complete(router, metrics),
+        router: complete(router),
         shutdown: shutdown.clone(),
         limits,
         places: Arc::new(Semaphore::new(limits.connections)),

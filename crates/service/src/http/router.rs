@@ -7,17 +7,17 @@ use axum::response::Response;
 use axum::{BoxError, middleware};
 use tower::ServiceExt;
 
-use super::measure::{self, HttpMetrics};
+use super::measure;
 use crate::problem::{Problem, kinds};
 
 /// The same router, complete: paths that it does not know and methods that it does not offer are answered with
 /// problem documents, too; requests are counted, timed and traced; and a handler that panics costs one answer, not
 /// the connection.
-pub fn complete(router: Router, metrics: HttpMetrics) -> Router {
+pub fn complete(router: Router) -> Router {
     router
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
-        .layer(middleware::from_fn_with_state(metrics, measure::observe))
+        .layer(middleware::from_fn(measure::observe))
 }
 
 /// Answers a request as `router` does.
@@ -60,9 +60,7 @@ mod tests {
             .uri(path)
             .body(Body::empty())
             .unwrap();
-        let (parts, body) = answer(complete(router, HttpMetrics::default()), request)
-            .await
-            .into_parts();
+        let (parts, body) = answer(complete(router), request).await.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         let json = serde_json::from_slice(&bytes).unwrap_or_default();
         (Response::from_parts(parts, Body::empty()), json)

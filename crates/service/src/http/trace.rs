@@ -4,7 +4,7 @@
 use http::{HeaderMap, HeaderName, Request, StatusCode};
 use opentelemetry::global;
 use opentelemetry::propagation::Extractor;
-use sampler_metrics::TRACE;
+use sampler_store::TRACE;
 use tracing::field::Empty;
 use tracing::{Span, error_span, trace_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;

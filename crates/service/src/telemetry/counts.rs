@@ -1,28 +1,11 @@
 //! How often each warning and error was logged, as a metric: an alarm needs no search of the log.
 
+use metrics::counter;
 use std::fmt;
-use std::sync::Arc;
-
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use sampler_metrics::Registry;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
-
-sampler_metrics::metrics! {
-    pub METRICS;
-
-    /// Warnings and errors in the log, as far as `LOG_LEVEL` lets them through
-    LOG_EVENTS = "sampler_log_events_total", Counter,
-        level: Words(&["warn", "error"]),
-        code: Bounded(
-            "the codes that [operations.md](operations.md#what-the-log-says) explains; `none` for \
-             a line of a library"
-        );
-}
 
 /// The code of a warning of another library: those have none.
 const NO_CODE: &str = "none";
@@ -30,21 +13,9 @@ const NO_CODE: &str = "none";
 /// The beginning of the targets of our own warnings. Their codes are literals.
 const OURS: &str = "sampler";
 
-/// Counts warnings and errors by their `code`. Clones count into the same metric.
-#[derive(Clone, Debug, Default)]
-pub struct LogCounts(Family<OfCode, Counter>);
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfCode {
-    level: &'static str,
-    code: Arc<str>,
-}
-
-impl LogCounts {
-    pub fn register(&self, registry: &mut Registry) {
-        registry.register(&LOG_EVENTS, self.0.clone());
-    }
-}
+/// Counts warnings and errors by their `code`.
+#[derive(Clone, Copy, Debug)]
+pub struct LogCounts;
 
 impl<S: Subscriber> Layer<S> for LogCounts {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
@@ -53,14 +24,13 @@ impl<S: Subscriber> Layer<S> for LogCounts {
             Level::WARN => "warn",
             _ => return,
         };
-        let code = code_of(event).unwrap_or_else(|| NO_CODE.into());
-        let labels = OfCode { level, code };
-        self.0.get_or_create(&labels).inc();
+        let code = code_of(event).unwrap_or_else(|| NO_CODE.to_owned());
+        counter!("sampler_log_events_total", "level" => level, "code" => code).increment(1);
     }
 }
 
 /// The code of one of our own lines.
-pub(super) fn code_of(event: &Event<'_>) -> Option<Arc<str>> {
+fn code_of(event: &Event<'_>) -> Option<String> {
     let mut found = FoundCode::default();
     if event.metadata().target().starts_with(OURS) {
         event.record(&mut found);
@@ -70,12 +40,12 @@ pub(super) fn code_of(event: &Event<'_>) -> Option<Arc<str>> {
 
 /// The value of the field `code`.
 #[derive(Default)]
-struct FoundCode(Option<Arc<str>>);
+struct FoundCode(Option<String>);
 
 impl Visit for FoundCode {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "code" {
-            self.0 = Some(value.into());
+            self.0 = Some(value.to_owned());
         }
     }
 
@@ -87,11 +57,13 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
+    use crate::metrics::Metrics;
 
     #[test]
     fn warnings_and_errors_are_counted_by_their_code() {
-        let counts = LogCounts::default();
-        let subscriber = tracing_subscriber::registry().with(counts.clone());
+        let (recorder, metrics) = Metrics::new("sampler-worker", "1");
+        let _counting = metrics::set_default_local_recorder(&recorder);
+        let subscriber = tracing_subscriber::registry().with(LogCounts);
         tracing::subscriber::with_default(subscriber, || {
             for _ in 0..2 {
                 tracing::warn!(code = "area.event", error = "text", "something happened");
@@ -100,9 +72,7 @@ mod tests {
             tracing::warn!(target: "library", code = "of.library", "a library warns");
             tracing::info!(code = "area.event", "nothing happened");
         });
-        let mut registry = Registry::new("sampler-worker", "1");
-        counts.register(&mut registry);
-        let text = registry.encode().unwrap();
+        let text = metrics.render();
         let name = "sampler_log_events_total";
         let mut samples: Vec<_> = text
             .lines()

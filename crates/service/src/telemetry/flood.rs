@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use sampler_metrics::Limiter;
+use sampler_store::Limiter;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};

@@ -10,7 +10,7 @@ use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use sampler_metrics::TRACE;
+use sampler_store::TRACE;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer;
@@ -35,7 +35,8 @@ pub struct TraceOptions {
 
 /// Sends spans to a collector, those at the end too.
 #[derive(Debug)]
-pub(super) struct Traces(SdkTracerProvider);
+#[must_use = "spans are exported as long as it is there"]
+pub struct Traces(SdkTracerProvider);
 
 impl Traces {
     /// Sets up what sends spans, in a thread of its own. Must not be called within a runtime.

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::get;
 use futures_util::stream;
-use sampler_service::http::{HttpMetrics, Limits, bind, serve_with};
+use sampler_service::http::{Limits, bind, serve_with};
 use sampler_service::lifecycle::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -67,11 +67,8 @@ fn serve_on(listener: TcpListener, limits: Limits, shutdown: Shutdown) -> Server
         .route("/slow", get(slow));
     let address = listener.local_addr().unwrap();
     let of_server = shutdown.clone();
-    let metrics = HttpMetrics::default();
     let serving =
-        tokio::spawn(
-            async move { serve_with(listener, router, metrics, &of_server, limits).await },
-        );
+        tokio::spawn(async move { serve_with(listener, router, &of_server, limits).await });
     Server {
         address,
         shutdown,

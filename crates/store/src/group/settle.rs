@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use sampler_metrics::TRACE;
+use metrics::histogram;
 use tokio::time::Instant;
 use tracing::{Instrument, Span, trace_span};
 
 use super::writes::{CommandFailure, GroupWriter, WriteOutcome, WriteResult, store_error};
-use super::{GroupMetrics, NoAnswer, Waiting};
-use crate::StoreError;
+use super::{NoAnswer, Waiting};
+use crate::{StoreError, TRACE};
 
 /// The most commands that a write is part of. Usually one is enough. A further one is needed if the
 /// conflict is gone when it is looked up, if an answer is lost, or if the server refuses for the time being. It has as many again by itself if one
@@ -48,14 +48,9 @@ impl<F: CommandFailure> UnknownCommand<F> {
 }
 
 /// Sends the writes, and gives each caller its answer.
-pub(super) async fn settle<W: GroupWriter>(
-    writer: &W,
-    metrics: &GroupMetrics,
-    unanswered: Vec<Waiting<W>>,
-) {
+pub(super) async fn settle<W: GroupWriter>(writer: &W, unanswered: Vec<Waiting<W>>) {
     let settling = Settling {
         writer,
-        metrics,
         unknown: None,
     };
     settling.run(unanswered).await;
@@ -64,7 +59,6 @@ pub(super) async fn settle<W: GroupWriter>(
 /// The state of a command until all its callers are answered.
 struct Settling<'a, W: GroupWriter> {
     writer: &'a W,
-    metrics: &'a GroupMetrics,
     unknown: Option<UnknownCommand<W::Failure>>,
 }
 
@@ -75,7 +69,8 @@ impl<W: GroupWriter> Settling<'_, W> {
             let batch = writes_of(&unanswered);
             let sending = self.writer.send(&batch, send_by(&unanswered));
             let sent = sending.instrument(command_span(&unanswered)).await;
-            self.metrics.note(batch.len(), began);
+            histogram!("sampler_commit_batch_events").record(batch.len() as f64);
+            histogram!("sampler_commit_seconds").record(began.elapsed());
             let results = match sent {
                 Ok(results) => results,
                 Err(failure) => match failure.outcome() {
@@ -120,7 +115,6 @@ impl<W: GroupWriter> Settling<'_, W> {
             if waiting.is_awaited() {
                 let alone = Self {
                     writer: self.writer,
-                    metrics: self.metrics,
                     unknown: self.unknown.clone(),
                 };
                 Box::pin(alone.run(vec![waiting])).await;

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use crate::metric::{Label, Metric, MetricKind, Values};
+use super::of_program;
+use super::table::{Label, Metric, MetricKind, Values};
 
 const HEAD: &str = "
-`GET /metrics` serves them as OpenMetrics: see [operations.md](operations.md#metrics) for who may read \
+`GET /metrics` serves them in Prometheus's text format: see [operations.md](operations.md#metrics) for who may read \
 them. Each instance reports its own numbers; add them up where they are collected. Prometheus stores a \
 histogram as `…_bucket`, `…_sum` and `…_count`.
 
@@ -23,13 +24,13 @@ const BUCKETS: &str = "
 ";
 
 /// The metrics of a program in Markdown.
-pub fn document(program: &str, metrics: &[&Metric]) -> String {
+pub fn document(program: &str) -> String {
     let mut text = format!("# Metrics of `{program}`\n{HEAD}");
-    for metric in metrics {
+    for metric in of_program(program) {
         row(&mut text, metric);
     }
     text.push_str(BUCKETS);
-    for metric in metrics {
+    for metric in of_program(program) {
         if let MetricKind::Histogram(bounds) = metric.kind {
             let numbers: Vec<_> = bounds.iter().map(ToString::to_string).collect();
             writeln!(text, "| `{}` | {} |", metric.name, numbers.join(", ")).expect("a text grows");
@@ -43,7 +44,6 @@ fn row(text: &mut String, metric: &Metric) {
         MetricKind::Counter => "counter",
         MetricKind::Gauge => "gauge",
         MetricKind::Histogram(_) => "histogram",
-        MetricKind::Info => "info",
     };
     let labels: Vec<_> = metric.labels.iter().map(label).collect();
     let (name, labels, help) = (metric.name, labels.join("; "), metric.help);
