@@ -20,8 +20,12 @@ pub trait Operating: Send + Sync + 'static {
     async fn record_outcome(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
 
     /// Makes a change of a span that an operator asked for, if the span still has the version that was read.
-    async fn change_by_operator(&self, read: &Span, change: &Change)
-    -> Result<Changed, StoreError>;
+    async fn change_by_operator(
+        &self,
+        read: &Span,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError>;
 
     /// Resumes up to `limit` spans that were suspended for the cause by `until`. Returns how many.
     async fn resume_batch(

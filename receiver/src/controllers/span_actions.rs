@@ -140,7 +140,7 @@ impl Receiver {
         let change = decide(&span, fields, now)?;
         // No action changes the ledger. A read after the action could fail, although the action is done.
         let ledger = self.ledger_of(grant, &span).await?;
-        self.change_span(kind, grant, reason, &span, &change)
+        self.change_span(kind, grant, reason, &span, &change, now)
             .await?;
         Ok(shown_span(&change.after, now, ledger).into_response())
     }
@@ -152,6 +152,7 @@ impl Receiver {
         reason: String,
         span: &Span,
         change: &Change,
+        now: Timestamp,
     ) -> Result<(), Problem> {
         let record = NewAuditRecord {
             kind,
@@ -162,7 +163,8 @@ impl Receiver {
             after: summary_after(span, change),
         };
         let changing = async {
-            let changed = self.parts.operating.change_by_operator(span, change).await;
+            let operating = &self.parts.operating;
+            let changed = operating.change_by_operator(span, change, now).await;
             changed.map(|changed| changed == Changed::Made)
         };
         let act = self.parts.random.uuid_v4();

@@ -47,6 +47,7 @@ of_table! {
         &self,
         read: &Span,
         change: &Change,
+        _now: Timestamp,
     ) -> Result<Changed, StoreError> {
         Ok(self.lock().table.change(read, change))
     }
