@@ -144,7 +144,7 @@ pass_on! {
     Operating {
         record_action(record: &AuditRecord) -> ();
         record_outcome(id: Uuid, outcome: ActOutcome) -> ();
-        change_by_operator(read: &Span, change: &Change) -> Changed;
+        change_by_operator(read: &Span, change: &Change, now: Timestamp) -> Changed;
         resume_batch(cause: CauseId, until: Timestamp, resumption: Resumption, limit: usize) -> u64;
         resend_missing(usage_guid: &str, now: Timestamp) -> bool;
         time() -> Timestamp;
