@@ -1,16 +1,17 @@
 //! Counts the backlog, and publishes it and this worker's rate for all instances.
 
-use sampler_steering::{count_backlog, count_pause};
+use sampler_settings::millis;
+use sampler_steering::{MonthClose, count_backlog, count_pause};
 use sampler_store::{BacklogQuery, StoreError};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::{IgnoreProgress, Worker, error_chain};
+use crate::{Worker, error_chain};
 
 impl Worker {
     /// Counts the backlog again and again. Only the owner of partition 0 does it.
     pub(crate) async fn keep_backlog_counted(&self) {
-        while self.wait_until_time_known(&IgnoreProgress).await {
+        while self.wait_until_ready().await {
             let began = Instant::now();
             if self.ownership.owns_first()
                 && let Err(error) = self.count_backlog().await
@@ -27,11 +28,18 @@ impl Worker {
         }
     }
 
+    pub fn month(&self) -> MonthClose {
+        MonthClose {
+            month_slack: millis(self.settings.month.month_slack),
+            stop_grace: self.terms.policy.stop_grace,
+        }
+    }
+
     async fn count_backlog(&self) -> Result<(), StoreError> {
         let now = self.now();
         let query = BacklogQuery {
             now,
-            closing: self.closing(now),
+            closing: self.month().closing(now),
         };
         count_backlog(&*self.parts.operating, &query).await?;
         Ok(())

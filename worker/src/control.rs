@@ -4,7 +4,7 @@ use sampler_domain::{ControllerMemory, ControllerSettings, Load};
 use sampler_store::{Backlog, ControllerState, Published, StoreError};
 use tracing::{error, info, warn};
 
-use crate::{IgnoreProgress, Worker, error_chain};
+use crate::{Worker, error_chain};
 
 /// The shortest time between two steps, ms. A worker checks every few seconds
 /// ([`Periods::controller`](crate::Periods)), so a step follows after about a minute.
@@ -28,7 +28,7 @@ impl Worker {
     pub(crate) async fn keep_controller(&self) {
         // The last version of the settings that was logged as wrong.
         let mut reported = None;
-        while self.wait_until_time_known(&IgnoreProgress).await {
+        while self.wait_until_ready().await {
             if self.ownership.owns_first()
                 && let Err(error) = self.control(&mut reported).await
                 && self.steering.may_report("controller.failed")

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sampler_domain::{
-    Acceptance, Driver, Failure, Planned, READ_VALID_FOR, Span, Timestamp, Usage,
+    Acceptance, Delivery, Driver, Failure, READ_VALID_FOR, Span, Timestamp, Usage,
 };
 use sampler_settings::millis;
 use sampler_upstream::{Answer, Details, Posted};
@@ -16,6 +16,8 @@ use crate::{Worker, metrics, trace};
 pub(crate) enum PostOutcome {
     /// It was posted; without an answer, this is [`Answer::TryAgain`].
     Posted(Answer, Details),
+    /// It was posted, and refused with 409; but the upstream has it from an earlier post.
+    Found(Acceptance),
     /// Nothing was posted, because the worker shuts down or sampling pauses.
     Held,
     /// Nothing was posted: what it is about was read too long ago, or the usage must be looked up first.
@@ -45,99 +47,95 @@ impl ReadAt {
     }
 }
 
-/// How long a post may still begin.
+/// How long a post may still begin. Where the upstream recognises each repeat, for ever.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PostDeadline {
-    /// When the state was read that the post follows from: a usage that was skipped since must not
-    /// be posted.
+    /// When the state was read that the post follows from.
     pub(crate) read_at: ReadAt,
     /// From then on it must be looked up first.
-    pub(crate) begin_before: Timestamp,
+    pub(crate) begin_before: Option<Timestamp>,
 }
 
 impl PostDeadline {
     fn is_over(&self, worker: &Worker) -> bool {
-        self.read_at.is_outdated(worker) || worker.now() >= self.begin_before
+        self.begin_before.is_some_and(|begin_before| {
+            self.read_at.is_outdated(worker) || worker.now() >= begin_before
+        })
     }
 }
 
 impl Worker {
-    /// Posts the usage of a planned interval, and gives the driver the outcome. After a 429 it waits and posts
+    /// Posts the usage in hand, and gives the driver the outcome. After a 429 it waits and posts
     /// again. Returns false if nothing may be posted now.
     pub(crate) async fn deliver(
         &self,
         driver: &mut Driver,
-        planned: &Planned,
+        delivery: &Delivery,
         deadline: PostDeadline,
     ) -> bool {
-        let usage = Usage::new(driver.span(), planned);
+        let usage = Usage::new(driver.span(), delivery);
         loop {
             let (answer, details) = match self.post_once(&usage, &deadline).await {
                 PostOutcome::Posted(answer, details) => (answer, details),
+                PostOutcome::Found(acceptance) => {
+                    driver.on_found(acceptance);
+                    return true;
+                }
                 PostOutcome::Held => return false,
                 PostOutcome::Outdated => {
                     driver.on_outdated();
                     return true;
                 }
             };
+            let span = driver.span();
             match answer {
                 Answer::Accepted => driver.on_accepted(self.acceptance(details)),
                 Answer::Wait { after } => {
-                    warn!(
-                        code = "delivery.throttled",
-                        wait_ms = millis(after),
-                        "the upstream asks to wait"
-                    );
-                    self.post_limit.pause_for(after);
+                    self.wait_as_asked(after);
                     continue;
                 }
                 Answer::TryAgain { after, error } => {
-                    driver.on_failed(self.not_delivered(
-                        driver.span(),
-                        planned,
-                        after,
-                        error,
-                        details,
-                    ));
+                    driver.on_failed(self.not_delivered(span, &usage, after, error, details));
                 }
                 Answer::Refused { error } => {
-                    driver.on_failed(self.refused(driver.span(), planned, error, details));
+                    driver.on_failed(self.refused(span, &usage, error, details));
                 }
             }
             return true;
         }
     }
 
+    pub(crate) fn wait_as_asked(&self, after: Duration) {
+        warn!(
+            code = "delivery.throttled",
+            wait_ms = millis(after),
+            "the upstream asks to wait"
+        );
+        self.post_limit.pause_for(after);
+    }
+
     fn not_delivered(
         &self,
         span: &Span,
-        planned: &Planned,
+        usage: &Usage,
         after: Option<Duration>,
         error: String,
         details: Details,
     ) -> Failure {
-        let unanswered = is_unanswered(&details);
         let retry_at = self.retry_at(span, after.map_or(0, millis));
-        warn!(code = "delivery.failed", span.id = %span.id, usage = %planned.usage_guid, %retry_at,
-            attempts = span.processing.attempts + 1, error,
+        warn!(code = "delivery.failed", span.id = %span.id, usage = usage.dedup_id, %retry_at,
+            attempts = span.attempts() + 1, error,
             "a usage could not be delivered");
-        Failure {
-            unanswered,
-            ..self.failure(retry_at, error, details)
-        }
+        self.failure(retry_at, error, details)
     }
 
-    fn refused(&self, span: &Span, planned: &Planned, error: String, details: Details) -> Failure {
+    fn refused(&self, span: &Span, usage: &Usage, error: String, details: Details) -> Failure {
         let retry_at = self.retry_at(span, 0);
-        error!(code = "delivery.refused", span.id = %span.id, usage = %planned.usage_guid, %retry_at,
-            attempts = span.processing.attempts + 1, error,
+        error!(code = "delivery.refused", span.id = %span.id, usage = usage.dedup_id, %retry_at,
+            attempts = span.attempts() + 1, error,
             "the upstream refused a usage");
-        let blames_usage = blames_usage(&details);
         Failure {
-            blames_usage,
-            // It is the answer to several events, of which some were taken.
-            unanswered: details.status == Some(207),
-            suspends: blames_usage && span.is_suspended_by_refusal(self.suspend_after()),
+            blames_usage: blames_usage(&details),
             ..self.failure(retry_at, error, details)
         }
     }
@@ -151,40 +149,38 @@ impl Worker {
             return PostOutcome::Held;
         };
         if self.is_paused() {
-            self.post_limit.give_back(permit);
             return PostOutcome::Held;
         }
         if deadline.is_over(self) {
-            self.post_limit.give_back(permit);
             return PostOutcome::Outdated;
         }
-        let asked = self.time.request_sent();
         let began = Instant::now();
         let post = trace::of_post(usage);
         let posting = self.parts.upstream.post(usage, self.now());
         let posted = posting.instrument(post.clone()).await;
         let Posted {
             answer,
-            dated,
+            date,
             details,
         } = posted;
-        self.time.note_answer(asked, dated);
+        self.offset.note(date, self.now());
         metrics::note_post(began, &answer);
         post.record("http.response.status_code", details.status.map(i64::from));
         self.parts.processing_progress.report();
-        self.post_limit.release(permit, answer.load());
-        let answer = self.found_despite(usage, answer, &details).await;
-        PostOutcome::Posted(answer, details)
+        permit.release(answer.load());
+        self.found_despite(usage, answer, details).await
     }
 
     /// What the answer to a post comes to: a 409 may say that the upstream has the usage already, and where
     /// usages are found by their ids, only finding the usage proves that.
-    async fn found_despite(&self, usage: &Usage, answer: Answer, details: &Details) -> Answer {
+    async fn found_despite(&self, usage: &Usage, answer: Answer, details: Details) -> PostOutcome {
         let may_be_there = details.status == Some(409) && self.promises.lookups.is_by_id();
-        if may_be_there && let LookupOutcome::Found(_) = self.look_up_once(&usage.dedup_id).await {
-            return Answer::Accepted;
+        if may_be_there
+            && let LookupOutcome::Found(acceptance) = self.look_up_once(&usage.dedup_id).await
+        {
+            return PostOutcome::Found(acceptance);
         }
-        answer
+        PostOutcome::Posted(answer, details)
     }
 
     pub(crate) fn acceptance(&self, details: Details) -> Acceptance {
@@ -200,21 +196,20 @@ impl Worker {
     pub(crate) fn retry_at(&self, span: &Span, at_least: i64) -> Timestamp {
         let fraction = self.parts.random.fraction();
         let backoff = self.settings.delivery.backoff();
-        let wait = backoff.wait(span.processing.attempts + 1, fraction);
+        let wait = backoff.wait(span.attempts() + 1, fraction);
         self.now().plus(wait.max(at_least.min(backoff.limit)))
     }
 
-    /// The failure as it is kept: with the upstream's name of the error, if there is one.
-    pub(crate) fn failure(&self, retry_at: Timestamp, error: String, details: Details) -> Failure {
+    /// The failure of a post as it is kept: with the upstream's name of the error, if there is one.
+    fn failure(&self, retry_at: Timestamp, error: String, details: Details) -> Failure {
         Failure {
             at: self.now(),
             retry_at,
+            unanswered: is_unanswered(&details),
             error: details.error_name.unwrap_or(error),
             status: details.status,
             blames_usage: false,
             is_post: true,
-            unanswered: false,
-            suspends: false,
         }
     }
 }

@@ -5,19 +5,17 @@
 //! the store, and each change of a span requires that the span is still as it was read. See
 //! `docs/architecture.md`.
 //!
-//! A span passes `process` (the loop), `search`, `drive`, `lookup`, `deliver` and `turn`; `suspension` and
-//! `resend` serve what was refused, `confirm` checks what was accepted. `ownership` says which
-//! spans are this worker's, `upstream_time` what time it is, `control` and `distress` whether it may sample,
-//! `upstream_limit` how many posts at once, `store_failures` how long a span pauses on which the store fails;
-//! `rate` and `backlog` measure, `upkeep` cleans up.
+//! A span passes `process` (the loop), `search`, `drive`, `lookup` and `deliver`; `suspension` serves what was
+//! refused, `watch` what was accepted and may not count. `ownership` says which spans are this worker's,
+//! `control` and `distress` whether it may sample, `upstream_limit` how many posts at once, `troubles` what
+//! it keeps in mind of spans that the store failed on; `rate` and `backlog` measure, `upkeep` cleans up.
 
 mod backlog;
-mod confirm;
+mod clock_offset;
 mod control;
 mod deliver;
 mod distress;
 mod drive;
-
 mod lookup;
 mod metrics;
 mod ownership;
@@ -25,15 +23,13 @@ mod periods;
 mod process;
 mod progress;
 mod rate;
-mod resend;
 mod search;
-mod store_failures;
 mod suspension;
 mod trace;
-mod turn;
+mod troubles;
 mod upkeep;
 mod upstream_limit;
-mod upstream_time;
+mod watch;
 
 pub mod settings;
 
@@ -41,26 +37,27 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use sampler_domain::{Policy, Timestamp};
+use sampler_domain::{CauseId, RunId, Terms, Timestamp};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::telemetry::error_chain;
 use sampler_settings::WorkerSettings;
-use sampler_steering::Steering;
-use sampler_store::{Causes, Ledger, Operating, Work};
-use sampler_upstream::{Pace, Promises, Upstream};
+use sampler_steering::{DatabaseClock, Steering};
+use sampler_store::{Ledger, Limiter, Operating, Work};
+use sampler_upstream::{Promises, Upstream};
+use tokio_util::sync::CancellationToken;
 
-use confirm::Asking;
+use clock_offset::ClockOffset;
 use distress::Distress;
 use lookup::lookups_max;
 use ownership::OwnedPartitions;
 pub use periods::Periods;
 pub use progress::{IgnoreProgress, ReportProgress};
 use rate::RateMeter;
-use store_failures::StoreFailures;
-use suspension::RegisteredCauses;
-use tokio_util::sync::CancellationToken;
+use troubles::Troubles;
 use upstream_limit::UpstreamLimit;
-pub use upstream_time::UpstreamTime;
+
+/// The least time between two lines of the log about one cause.
+const SUSPENSION_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -75,13 +72,12 @@ pub struct Parts {
     pub work: Arc<dyn Work>,
     /// The ledger, for the entries of usages.
     pub ledger: Arc<dyn Ledger>,
-    /// The store of the causes under which spans are suspended.
-    pub causes: Arc<dyn Causes>,
     pub operating: Arc<dyn Operating>,
     /// What takes the usages.
     pub upstream: Arc<dyn Upstream>,
+    /// The clock of this machine. It shows whether the machine has slept.
     pub clock: Arc<dyn Clock>,
-    /// Randomness, for waits.
+    /// Randomness, for waits and for the id of the run.
     pub random: Arc<dyn Random>,
     pub processing_progress: Arc<dyn ReportProgress>,
     pub cleanup_progress: Arc<dyn ReportProgress>,
@@ -91,15 +87,16 @@ pub struct Worker {
     parts: Parts,
     name: String,
     settings: WorkerSettings,
-    policy: Policy,
+    terms: Terms,
     periods: Periods,
     promises: Promises,
     post_limit: UpstreamLimit,
     lookup_limit: UpstreamLimit,
-    /// The questions to the upstream about usages.
-    asking: Asking,
+    /// The limit of the questions whether usages count.
+    watch_limit: UpstreamLimit,
     ownership: OwnedPartitions,
-    time: Arc<UpstreamTime>,
+    clock: Arc<DatabaseClock>,
+    offset: ClockOffset,
     /// Whether a due span that was found waits for a permit.
     spans_wait: AtomicBool,
     /// The control and the backlog, as this worker has read them last.
@@ -107,47 +104,47 @@ pub struct Worker {
     /// Whether the database keeps up.
     distress: Distress,
     rate: RateMeter,
-    registered_causes: RegisteredCauses,
-    /// The spans that the store has failed on.
-    store_failures: StoreFailures,
+    /// Limits how often the log tells of a cause.
+    suspensions: Limiter<CauseId>,
+    troubles: Troubles,
     /// Cancelled when the worker should take on nothing new.
     stop: CancellationToken,
 }
 
 impl Worker {
-    /// A worker that takes nothing new on once `stop` is cancelled.
+    /// A worker that takes nothing new on once `stop` is cancelled. Each is a run of its own.
     pub fn new(parts: Parts, options: Options, stop: CancellationToken) -> Arc<Self> {
         let Options {
             name,
             settings,
             periods,
         } = options;
-        let post_limit = UpstreamLimit::new(settings.delivery.concurrency);
-        let lookup_limit = UpstreamLimit::new(lookups_max(settings.processing.concurrency));
         let promises = parts.upstream.promises();
-        let pace = Pace {
-            usual: periods.clock,
-        };
-        let time = UpstreamTime::new(Arc::clone(&parts.clock), pace);
-        let steering = Steering::new(Arc::clone(&parts.operating));
-        Arc::new(Self {
-            parts,
-            name,
+        let terms = Terms {
+            run: RunId(parts.random.uuid_v4()),
             policy: settings.sampling.policy(),
-            settings,
+            contract: promises.contract,
+            suspend_after: u32::try_from(settings.suspension.after).unwrap_or(u32::MAX),
+        };
+        Arc::new(Self {
+            name,
+            terms,
             periods,
             promises,
-            post_limit,
-            lookup_limit,
-            asking: Asking::default(),
+            post_limit: UpstreamLimit::new(settings.delivery.concurrency),
+            lookup_limit: UpstreamLimit::new(lookups_max(settings.processing.concurrency)),
+            watch_limit: UpstreamLimit::new(watch::CONCURRENCY),
             ownership: OwnedPartitions::default(),
-            time,
+            clock: DatabaseClock::new(Arc::clone(&parts.clock)),
+            offset: ClockOffset::default(),
             spans_wait: AtomicBool::default(),
-            steering,
+            steering: Steering::new(Arc::clone(&parts.operating)),
             distress: Distress::default(),
             rate: RateMeter::default(),
-            registered_causes: RegisteredCauses::default(),
-            store_failures: StoreFailures::default(),
+            suspensions: Limiter::new(1, SUSPENSION_LOG_INTERVAL),
+            troubles: Troubles::default(),
+            settings,
+            parts,
             stop,
         })
     }
@@ -156,12 +153,10 @@ impl Worker {
     pub async fn run(self: &Arc<Self>) {
         tokio::join!(
             self.send_heartbeats(),
-            self.keep_clock_estimate(),
             self.process(),
+            self.keep_watching(),
+            self.keep_probing(),
             self.clean_up(),
-            self.keep_causes(),
-            self.keep_resending(),
-            self.confirm(),
             self.steering.follow(self.periods.steering, &self.stop),
             self.keep_backlog_counted(),
             self.keep_controller(),
@@ -174,15 +169,27 @@ impl Worker {
         Arc::clone(&self.steering)
     }
 
-    /// The time by which this worker decides.
-    pub fn time(&self) -> Arc<UpstreamTime> {
-        Arc::clone(&self.time)
+    /// The time by which this worker decides: the database's, as heartbeats tell it.
+    pub fn clock(&self) -> Arc<DatabaseClock> {
+        Arc::clone(&self.clock)
     }
 
-    /// The time by which everything is decided. As far as the estimate is right, it is never later
-    /// than Abacus's: Abacus sets aside usages that are after its today, and never bills them.
+    /// Whether the clocks of the database and of the upstream differ.
+    pub fn clocks_differ(&self) -> bool {
+        self.offset.disagrees()
+    }
+
     fn now(&self) -> Timestamp {
-        self.time.now()
+        self.clock.now()
+    }
+
+    /// Waits until the time is known; false if the worker shuts down before. Nothing is decided by time
+    /// before the first heartbeat.
+    async fn wait_until_ready(&self) -> bool {
+        while !self.stop.is_cancelled() && !self.clock.is_sure() {
+            self.sleep(self.periods.paused).await;
+        }
+        !self.stop.is_cancelled()
     }
 
     /// Sleeps; ends early on shutdown.

@@ -3,9 +3,9 @@
 //! Lookups have a limit of their own. A span that gets no permit at once waits in the store, not here: lookups
 //! that fail or hang hold up no usage that needs none.
 
-use sampler_domain::{Acceptance, Driver, Failure, Planned, Span, Timestamp};
+use sampler_domain::{Acceptance, Delivery, Driver, Failure, Span, Timestamp};
 use sampler_settings::millis;
-use sampler_upstream::{Details, LookupAnswer, LookupResult, Sought};
+use sampler_upstream::{LookupAnswer, LookupResult, Sought};
 use tracing::{info, warn};
 
 use crate::Worker;
@@ -44,11 +44,11 @@ pub(crate) struct Unclear {
 }
 
 impl Worker {
-    /// Looks up the usage of a planned interval.
-    pub(crate) async fn look_up(&self, driver: &mut Driver, planned: &Planned) {
-        match self.look_up_once(&planned.usage_guid).await {
+    /// Looks up the usage in hand, and gives the driver the outcome.
+    pub(crate) async fn look_up(&self, driver: &mut Driver, delivery: &Delivery) {
+        match self.look_up_once(&delivery.usage_guid).await {
             LookupOutcome::Found(acceptance) => {
-                info!(span.id = %driver.span().id, usage = %planned.usage_guid,
+                info!(span.id = %driver.span().id, usage = %delivery.usage_guid,
                     "the upstream has a usage from an earlier post");
                 driver.on_found(acceptance);
             }
@@ -59,12 +59,12 @@ impl Worker {
                     wait: 0,
                 };
                 let failure = self.lookup_failure(driver.span(), unclear);
-                driver.on_not_found(sent_at, failure);
+                driver.on_not_found(sent_at, failure, &self.terms);
             }
             LookupOutcome::Unclear(unclear) => {
                 let failure = self.lookup_failure(driver.span(), unclear);
                 warn!(code = "find.failed", span.id = %driver.span().id,
-                    usage = %planned.usage_guid, retry_at = %failure.retry_at,
+                    usage = %delivery.usage_guid, retry_at = %failure.retry_at,
                     status = failure.status, error = failure.error,
                     "the upstream does not say whether it has a usage, so it is not posted");
                 driver.on_failed(failure);
@@ -76,14 +76,14 @@ impl Worker {
     }
 
     fn lookup_failure(&self, span: &Span, unclear: Unclear) -> Failure {
-        let retry_at = self.retry_at(span, unclear.wait);
-        let details = Details {
-            status: unclear.status,
-            ..Details::default()
-        };
         Failure {
+            at: self.now(),
+            retry_at: self.retry_at(span, unclear.wait),
+            error: unclear.error,
+            status: unclear.status,
+            blames_usage: false,
             is_post: false,
-            ..self.failure(retry_at, unclear.error, details)
+            unanswered: false,
         }
     }
 
@@ -106,7 +106,7 @@ impl Worker {
         };
         let result = self.parts.upstream.look_up(sought, sent_at).await;
         let LookupResult { answer, status } = result;
-        self.lookup_limit.release(permit, answer.load());
+        permit.release(answer.load());
         self.parts.processing_progress.report();
         let (error, wait) = match answer {
             LookupAnswer::Counts => {

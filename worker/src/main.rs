@@ -17,7 +17,7 @@ use sampler_upstream::{
     Abacus, ClientOptions, CloudEvents, HttpCollector, HttpConfirmer, Upstream,
 };
 use sampler_worker::settings::PROGRAM;
-use sampler_worker::{Options, Parts, Periods, UpstreamTime, Worker};
+use sampler_worker::{Options, Parts, Periods, Worker};
 use url::Url;
 
 /// The scope that the collector requires in a token for usages of any resource.
@@ -45,7 +45,7 @@ async fn run(settings: WorkerSettings, mut startup: Startup) -> anyhow::Result<(
     let access = security::access(&settings.security, None, Arc::clone(&clock))?;
     let upstream = connect(&settings, &destination)?;
     let worker = worker(&settings, upstream, &mut startup);
-    report_clocks(&worker.time(), &mut startup.health);
+    warn_of_clocks(&worker, &mut startup.health);
     let measured = Arc::clone(&worker);
     startup.metrics.read(move || measured.measure());
     check_database(&store, &mut startup.health);
@@ -104,7 +104,6 @@ fn worker(
     let parts = Parts {
         work: store.clone(),
         ledger: store.clone(),
-        causes: store.clone(),
         operating: store.clone(),
         upstream,
         processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
@@ -156,15 +155,9 @@ fn client_options(
     })
 }
 
-/// Reports how the clock of this machine differs from the upstream's. The worker corrects the difference,
-/// so it is only a warning: an operator should still set the clock right.
-fn report_clocks(time: &Arc<UpstreamTime>, health: &mut Health) {
-    health.warning("clock", {
-        let time = Arc::clone(time);
-        move || time.disagrees()
-    });
-    health.warning("own clock", {
-        let time = Arc::clone(time);
-        move || time.uses_own_clock()
-    });
+/// Warns where the clocks of the database and of the upstream differ. Nothing stops by it, but the upstream may
+/// set aside what is after its today.
+fn warn_of_clocks(worker: &Arc<Worker>, health: &mut Health) {
+    let worker = Arc::clone(worker);
+    health.warning("clock", move || worker.clocks_differ());
 }

@@ -1,4 +1,4 @@
-//! The metrics of a worker's posts.
+//! The metrics of a worker.
 
 use metrics::{counter, gauge, histogram};
 use sampler_upstream::Answer;
@@ -17,6 +17,11 @@ pub(crate) fn note_confirmation(outcome: &'static str) {
     counter!("sampler_confirmations_total", "outcome" => outcome).increment(1);
 }
 
+/// Counts a complete span that does not agree with the ledger.
+pub(crate) fn note_difference() {
+    counter!("sampler_ledger_differences_total").increment(1);
+}
+
 fn outcome(answer: &Answer) -> &'static str {
     match answer {
         Answer::Accepted => "accepted",
@@ -31,8 +36,8 @@ impl Worker {
     pub fn measure(&self) {
         gauge!("sampler_distress").set(u8::from(self.distress.pauses()));
         gauge!("sampler_post_concurrency").set(self.post_limit.current() as f64);
-        self.steering.measure(self.parts.clock.now(), self.month());
-        if let Some(ahead) = self.time.ahead() {
+        self.steering.measure(self.now(), self.month());
+        if let Some(ahead) = self.offset.ahead() {
             gauge!("sampler_clock_offset_seconds").set(ahead as f64 / 1_000.0);
         }
     }

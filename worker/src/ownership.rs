@@ -7,6 +7,7 @@ use std::time::Duration;
 use sampler_domain::Timestamp;
 use sampler_domain::partition::partitions_of;
 use sampler_settings::millis;
+use sampler_store::Alive;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -84,7 +85,8 @@ impl Worker {
         let alive = self.parts.work.heartbeat(&self.name).await;
         self.note_commit(began.elapsed(), alive.is_err());
         match alive {
-            Ok(workers) => {
+            Ok(Alive { workers, now }) => {
+                self.clock.note(began, now);
                 let partitions = partitions_of(&self.name, &workers);
                 let count = partitions.len();
                 let sure_for = SURE_FOR.max(2 * self.periods.heartbeat);

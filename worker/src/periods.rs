@@ -11,11 +11,9 @@ pub struct Periods {
     pub heartbeat: Duration,
     /// How long after its acceptance the upstream is first asked for a usage, and how often after that.
     pub confirmation: Duration,
-    /// How often clocks are compared with the upstream while nothing is posted.
-    pub clock: Duration,
-    /// How often causes are probed and spans resumed.
+    /// How often the worker checks whether a cause is to be probed.
     pub causes: Duration,
-    /// How often usages are searched that are to be confirmed, after a search that changed nothing.
+    /// How often watches are searched that are due, after a search that changed nothing.
     pub confirmations: Duration,
     /// How often the control document and the backlog are read.
     pub steering: Duration,
@@ -27,7 +25,7 @@ pub struct Periods {
     pub event_margin: Duration,
     /// How long receivers have to learn since when they take events, before spans are removed by that.
     pub notice: Duration,
-    /// How often the worker checks whether a pause of sampling is over.
+    /// How often the worker checks whether a pause of sampling is over, and whether it knows the time.
     pub paused: Duration,
 }
 
@@ -35,8 +33,7 @@ impl Default for Periods {
     fn default() -> Self {
         Self {
             heartbeat: Duration::from_secs(5),
-            confirmation: Duration::from_mins(1),
-            clock: Duration::from_secs(20),
+            confirmation: Duration::from_mins(5),
             causes: Duration::from_secs(5),
             confirmations: Duration::from_secs(5),
             steering: FOLLOW_INTERVAL,

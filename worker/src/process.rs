@@ -31,10 +31,7 @@ impl Worker {
         let memory = Arc::new(Semaphore::new(DRIVEN_BYTES));
         let tasks = TaskTracker::new();
         let mut due = DueQueue::default();
-        while self
-            .wait_until_time_known(&*self.parts.processing_progress)
-            .await
-        {
+        while self.wait_until_ready().await {
             if self.is_paused() {
                 self.wait_while_paused(&mut due).await;
                 continue;
@@ -81,7 +78,7 @@ impl Worker {
     /// many pause already.
     async fn pause_span<H>(&self, pause: Option<Duration>, held: H) {
         let Some(pause) = pause else { return };
-        let paused = self.store_failures.pause();
+        let paused = self.troubles.pause();
         let held = paused.is_none().then_some(held);
         self.sleep(pause).await;
         drop((held, paused));

@@ -1,7 +1,7 @@
 //! The spans of a worker in a trace (not those of the collection): the turn of a span, its steps,
 //! and posts. While no traces are exported, each costs one comparison.
 
-use sampler_domain::{Change, SpanId, Usage};
+use sampler_domain::{ChangeKind, SpanId, Usage};
 use sampler_store::TRACE;
 use tracing::field::Empty;
 use tracing::{Span, trace_span};
@@ -11,22 +11,8 @@ pub(crate) fn of_turn(id: &SpanId) -> Span {
     trace_span!(target: TRACE, "turn", span.id = %id)
 }
 
-pub(crate) fn of_change(change: &Change) -> Span {
-    let change = match change {
-        Change::Plan { .. } => "plan",
-        Change::NotFound { .. } => "not_there",
-        Change::Executed { .. } => "executed",
-        Change::Complete => "complete",
-        Change::Postpone { .. } => "postpone",
-        Change::Failed { .. } => "failed",
-        Change::Skipped { .. } => "skipped",
-        Change::KeepSuspended { .. } => "keep_suspended",
-        Change::Resume { .. } => "resume",
-        Change::RequestSkip { .. } => "skip",
-        Change::Resent { .. } => "resent",
-        Change::SetAside { .. } => "set_aside",
-    };
-    trace_span!(target: TRACE, "change", otel.name = change)
+pub(crate) fn of_change(kind: ChangeKind) -> Span {
+    trace_span!(target: TRACE, "change", otel.name = ?kind)
 }
 
 /// The writing of an entry of the ledger.

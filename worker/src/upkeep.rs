@@ -23,10 +23,7 @@ impl Worker {
     /// another one keeps spans for longer.
     pub(crate) async fn clean_up(&self) {
         let mut cutoff = None;
-        while self
-            .wait_until_time_known(&*self.parts.cleanup_progress)
-            .await
-        {
+        while self.wait_until_ready().await {
             let may_be_more = if self.ownership.owns_first() {
                 self.remove_batch(&mut cutoff).await
             } else {
@@ -62,9 +59,6 @@ impl Worker {
         let limit = self.settings.cleanup.batch_size;
         let finished = self.parts.work.completed_before(*time, limit).await?;
         if !finished.is_empty() {
-            // Before the span is removed: after that, nothing would find its entries to let them
-            // expire.
-            self.parts.ledger.expire(&finished).await?;
             let removed = self.parts.work.remove(&finished).await?;
             info!(spans = removed, "removed complete spans");
         }

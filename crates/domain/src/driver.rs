@@ -167,6 +167,11 @@ impl Driver {
             )
     }
 
+    /// What the run is to keep in mind, where this drive ends and the store has done all that was asked.
+    pub fn remembered(&self) -> &Remembered {
+        &self.remembered
+    }
+
     /// What the run is to keep in mind, where the store has failed and this drive ends.
     pub fn into_remembered(self) -> Remembered {
         Remembered {

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use sampler_domain::{Backoff, Bounds, READ_VALID_FOR, SKIP_DELAY};
+use sampler_domain::{Backoff, Bounds};
 use url::Url;
 
 use crate::common::{HttpSettings, LogSettings, TraceSettings};
-use crate::database::SERVER_SELECTION_TIMEOUT;
 use crate::declare::{groups, settings};
 use crate::reader::Reader;
 use crate::sampling::MonthSettings;
@@ -14,9 +13,6 @@ use crate::{
     DatabaseSettings, LedgerRetention, SamplingSettings, SecuritySettings, UpstreamSettings,
     millis, receiver,
 };
-
-/// What a search for due spans may take, and what two writes may take beyond their limits.
-const SKIP_MARGIN: Duration = Duration::from_secs(12);
 
 /// How long a span waits after the first failed post of its usage.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -85,11 +81,11 @@ settings! {
     /// Whether the worker follows up what the upstream has accepted: Abacus only queues a usage, and may still set it
     /// aside.
     pub struct ConfirmSettings {
-        /// Whether the worker asks the upstream for each usage that it has accepted, a minute after the acceptance and
-        /// each minute after that, until the usage counts or is set aside. The token needs the right to read collected usages.
+        /// Whether the worker asks the upstream for each usage that it has accepted, five minutes after the acceptance and
+        /// each five minutes after that, until the usage counts or is missing. The token needs the right to read collected usages.
         enabled: bool = "SAMPLER_CONFIRM", "false";
-        /// How long the worker asks for a usage that the upstream does not know, from its acceptance on. A change counts
-        /// for usages that are accepted from then on.
+        /// How long the worker asks for a usage that the upstream does not know, from its acceptance on. After that the
+        /// usage is missing.
         timeout: Duration = "SAMPLER_CONFIRM_TIMEOUT", "1d", in "100ms" to "62d";
     }
 
@@ -159,7 +155,6 @@ impl WorkerSettings {
         self.check_destination(reader);
         self.check_months(reader);
         self.check_loops(reader);
-        self.check_skip(reader);
         reader.require(
             self.distress.commit_lower < self.distress.commit_upper,
             "SAMPLER_COMMIT_LOWER",
@@ -178,23 +173,6 @@ impl WorkerSettings {
         ] {
             let fits = slack.is_zero() || wait < slack;
             reader.require(fits, name, "be shorter than", "SAMPLER_MONTH_SLACK", why);
-        }
-    }
-
-    /// Refuses time limits with which a post could begin before a skip and end after it. A worker begins a post
-    /// by a read that is [`READ_VALID_FOR`] old at most, and writes the suspension with two writes; all that is
-    /// over [`SKIP_DELAY`] after the last refusal.
-    fn check_skip(&self, reader: &mut Reader) {
-        let write = 2 * SERVER_SELECTION_TIMEOUT + self.database.operation_timeout;
-        let all = self.delivery.timeout + 2 * write;
-        let limit = Duration::from_millis((SKIP_DELAY - READ_VALID_FOR).unsigned_abs())
-            .saturating_sub(SKIP_MARGIN);
-        if all > limit {
-            reader.complain(format!(
-                "SAMPLER_POST_TIMEOUT and twice SAMPLER_DB_OPERATION_TIMEOUT must add up to at most {} s: otherwise a \
-                 usage could be posted after it was skipped, and be billed although the ledger says that it is not",
-                limit.saturating_sub(4 * SERVER_SELECTION_TIMEOUT).as_secs(),
-            ));
         }
     }
 

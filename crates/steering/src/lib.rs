@@ -5,6 +5,7 @@
 //! starts is 100 %; but receivers take no events and workers begin nothing until they know what
 //! operators have set.
 
+mod clock;
 mod metrics;
 mod month;
 
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
+pub use clock::DatabaseClock;
 pub use month::MonthClose;
 
 /// How often everything is read.

@@ -5,7 +5,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use sampler_domain::Timestamp;
 
 use crate::error_name::ErrorName;
-use crate::limiter::Load;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -25,6 +24,16 @@ pub enum Answer {
         /// The status, and the name of the error.
         error: String,
     },
+}
+
+/// The load that an answer shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// The upstream can take it, whatever the answer says about the usage.
+    Sustained,
+    /// The upstream cannot take it: 429, 401, 403, 5xx, an unexpected 2xx or 3xx, a timeout or a lost
+    /// connection.
+    Overload,
 }
 
 impl Answer {

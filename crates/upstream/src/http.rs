@@ -8,7 +8,7 @@ use opentelemetry::global;
 use opentelemetry::propagation::Injector;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+    AGE, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 };
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use sampler_domain::Timestamp;
@@ -19,7 +19,7 @@ use url::Url;
 
 use crate::answer::{Answer, AnswerParts, Meanings, interpret, is_page, parse_date};
 use crate::error_name::ErrorName;
-use crate::port::{AnswerDate, Details, LookupAnswer, LookupResult, Posted};
+use crate::port::{Details, LookupAnswer, LookupResult, Posted};
 
 /// All characters but those that RFC 3986 calls unreserved.
 pub(crate) const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
@@ -29,9 +29,6 @@ pub(crate) const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 pub(crate) const BODY_LEN_MAX: usize = 8 * 1024;
-
-/// How long a request for the time waits for its answer.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The address of a service, and the terms of a call.
 #[derive(Clone, Debug)]
@@ -140,17 +137,6 @@ impl UpstreamClient {
             }),
         }
     }
-
-    /// Asks for the time of the upstream. The connection is closed afterwards, so that the next request
-    /// may reach another gateway: the clock of one may be wrong.
-    pub(crate) async fn ask_time(&self, url: Url) -> Result<AnswerDate, String> {
-        let request = self
-            .get(url)
-            .timeout(self.timeout.min(PROBE_TIMEOUT))
-            .header(CONNECTION, "close");
-        let response = request.send().await.map_err(describe)?;
-        Ok(dated(&response))
-    }
 }
 
 /// A request without an answer.
@@ -170,7 +156,7 @@ impl SendError {
                 after: None,
                 error: self.text,
             },
-            dated: AnswerDate::NoAnswer,
+            date: None,
             details: Details {
                 unsent: self.unsent,
                 ..Details::default()
@@ -225,9 +211,11 @@ impl Injector for Headers {
     }
 }
 
-pub(crate) fn dated(response: &Response) -> AnswerDate {
-    let date = header(response, &DATE).and_then(parse_date);
-    date.map_or(AnswerDate::Undated, AnswerDate::At)
+/// The `Date` of an answer. That of one from a cache, which has an `Age`, is old.
+pub(crate) fn date(response: &Response) -> Option<Timestamp> {
+    let is_cached = response.headers().contains_key(AGE);
+    let date = header(response, &DATE).filter(|_| !is_cached);
+    date.and_then(parse_date)
 }
 
 pub(crate) fn header<'a>(response: &'a Response, name: &HeaderName) -> Option<&'a str> {
@@ -249,7 +237,7 @@ async fn read_start(mut response: Response) -> Vec<u8> {
 
 /// Reads an answer to a post, so that the connection can be used again.
 pub(crate) async fn read_posted(response: Response, meanings: &Meanings, now: Timestamp) -> Posted {
-    let (status, dated) = (response.status().as_u16(), dated(&response));
+    let (status, date) = (response.status().as_u16(), date(&response));
     let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
     let media_type = header(&response, &CONTENT_TYPE).map(str::to_owned);
     let body = read_start(response).await;
@@ -261,8 +249,8 @@ pub(crate) async fn read_posted(response: Response, meanings: &Meanings, now: Ti
         is_page: is_page(media_type.as_deref(), &body),
     };
     Posted {
-        answer: interpret(meanings, parts, dated.or(now)),
-        dated,
+        answer: interpret(meanings, parts, date.unwrap_or(now)),
+        date,
         details: Details {
             status: Some(status),
             error_name: name.as_ref().map(ToString::to_string),

@@ -1,12 +1,11 @@
-//! The port to the system that takes usages: what it promises, and three verbs, `post`, `look_up` and `ask_time`.
+//! The port to the system that takes usages: what it promises, and two verbs, `post` and `look_up`.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_domain::{Contract, Timestamp, Usage};
 
-use crate::answer::Answer;
-use crate::limiter::Load;
+use crate::answer::{Answer, Load};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
@@ -56,37 +55,13 @@ pub trait Upstream: Send + Sync + 'static {
 
     /// Asks whether the upstream has a usage, and whether it counts.
     async fn look_up(&self, sought: Sought<'_>, now: Timestamp) -> LookupResult;
-
-    /// Asks for the upstream's time only.
-    ///
-    /// # Errors
-    /// If there is no answer: the reason, for the operator.
-    async fn ask_time(&self) -> Result<AnswerDate, String>;
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerDate {
-    NoAnswer,
-    /// The answer has no valid date.
-    Undated,
-    /// The answer has this date, to the second.
-    At(Timestamp),
-}
-
-impl AnswerDate {
-    /// The date of the answer, or else `now`.
-    pub fn or(self, now: Timestamp) -> Timestamp {
-        match self {
-            Self::At(date) => date,
-            Self::NoAnswer | Self::Undated => now,
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted {
     pub answer: Answer,
-    pub dated: AnswerDate,
+    /// The `Date` of the answer, to the second; none where a cache may have answered (`Age`).
+    pub date: Option<Timestamp>,
     /// The rest of the answer, for the ledger.
     pub details: Details,
 }

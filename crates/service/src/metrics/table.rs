@@ -121,8 +121,11 @@ table! {
     Worker "sampler_confirmations_total", Counter,
         outcome: Words(&["counted", "set_aside", "not_yet", "given_up", "throttled", "failed"]);
 
-    /// How far the clock of this machine is ahead of the upstream's; negative where it is behind. Accurate to about a
-    /// second, because `Date` has whole seconds. Absent while it is unknown
+    /// Complete spans that do not agree with the ledger on what is billed
+    Worker "sampler_ledger_differences_total", Counter;
+
+    /// How far the database's clock is ahead of the upstream's, by the median of its last five answers; negative where
+    /// it is behind. Accurate to about a second, because `Date` has whole seconds. Absent while it is unknown
     Worker "sampler_clock_offset_seconds", Gauge;
 
     /// Spans that are due; no more than were counted within 2 s

@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::answer::ABACUS;
 use crate::http::{ClientOptions, UpstreamClient, header, join, read_posted};
-use crate::port::{AnswerDate, LookupResult, Posted, Promises, Sought, Upstream};
+use crate::port::{LookupResult, Posted, Promises, Sought, Upstream};
 use document::HttpConfirmer;
 
 /// The longest `Location` that is kept, in bytes. Abacus's own have a few hundred.
@@ -39,16 +39,11 @@ impl Upstream for Abacus {
         let (location, usage_guid) = (sought.location, sought.usage_guid);
         self.documents.ask(location, usage_guid, now).await
     }
-
-    async fn ask_time(&self) -> Result<AnswerDate, String> {
-        self.collector.ask_time().await
-    }
 }
 
 #[derive(Clone, Debug)]
 pub struct HttpCollector {
     client: UpstreamClient,
-    base: Url,
     url: Url,
 }
 
@@ -58,7 +53,6 @@ impl HttpCollector {
         let url = join(&options.url, &["v1", "metering", "collected", "usage"]);
         Ok(Self {
             client: UpstreamClient::new(options)?,
-            base: options.url.clone(),
             url,
         })
     }
@@ -78,11 +72,6 @@ impl HttpCollector {
         let mut posted = read_posted(response, &ABACUS, now).await;
         posted.details.location = location;
         posted
-    }
-
-    /// Asks for the time only. Any answer has a date, so no token is needed.
-    pub async fn ask_time(&self) -> Result<AnswerDate, String> {
-        self.client.ask_time(self.base.clone()).await
     }
 
     /// A `Location` as an absolute address, if it can be one.

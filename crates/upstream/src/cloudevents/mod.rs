@@ -25,10 +25,8 @@ pub use event::EventAttributes;
 pub use find_url::{FindUrl, FindUrlError};
 
 use crate::answer::CLOUD_EVENTS;
-use crate::http::{ClientOptions, UpstreamClient, dated, header, read_posted};
-use crate::port::{
-    AnswerDate, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought, Upstream,
-};
+use crate::http::{ClientOptions, UpstreamClient, date, header, read_posted};
+use crate::port::{LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought, Upstream};
 use answer::meaning;
 
 /// The media type of an event. Nothing may follow it: OpenMeter compares it byte by byte.
@@ -125,7 +123,7 @@ impl Upstream for CloudEvents {
             Err(error) => return error.into_looked_up(),
         };
         let status = response.status().as_u16();
-        let now = dated(&response).or(now);
+        let now = date(&response).unwrap_or(now);
         let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
         let answer = match read_body(response, ANSWER_LEN_MAX).await {
             Ok(Some(body)) => meaning(status, &body, (sought.usage_guid, source))
@@ -142,13 +140,5 @@ impl Upstream for CloudEvents {
             answer,
             status: Some(status),
         }
-    }
-
-    /// Asks for the root of the host: a `GET` on the address of posts is a search in OpenMeter.
-    async fn ask_time(&self) -> Result<AnswerDate, String> {
-        let mut root = self.url.clone();
-        root.set_path("/");
-        root.set_query(None);
-        self.client.ask_time(root).await
     }
 }
