@@ -1,8 +1,16 @@
 //! What any store must do, as tests. Each case takes an empty store.
 
+mod backlog;
+mod causes;
+mod changes;
 mod concurrent_events;
 mod control;
 mod events;
+mod ledger;
+mod lists;
+mod sampling;
+mod sums;
+mod watches;
 
 /// The cases of each module, for the macro `$then`. A case that is missing here is dead code.
 #[macro_export]
@@ -10,6 +18,32 @@ macro_rules! contract_cases {
     ($then:path { $($with:tt)* }) => {
         $then! {
             { $($with)* }
+            backlog {
+                the_backlog_is_what_is_due_and_what_waits_after_a_failure
+                a_closing_month_has_left_what_is_not_sampled_of_it
+                what_was_counted_is_told_to_all
+                the_rates_of_live_workers_add_up
+            }
+            causes {
+                a_suspended_span_is_never_due
+                a_stop_of_a_suspended_span_resumes_nothing
+                the_span_that_is_suspended_for_longest_is_probed
+                what_was_decided_before_a_probe_is_rejected
+                spans_of_a_cause_resume_in_batches
+                a_span_of_another_cause_stays_suspended
+                a_cause_is_there_as_long_as_a_span_is_suspended_for_it
+                causes_are_listed_with_those_that_have_the_most_spans_first
+                a_cause_without_spans_is_none
+            }
+            changes {
+                a_change_is_made_once_for_the_version_that_was_read
+                a_stop_shuts_out_what_was_decided_before_it
+                a_change_of_an_operator_is_made_for_the_version_that_was_read
+                a_span_that_is_gone_is_not_changed
+                of_32_changes_of_one_span_one_is_made
+                whatever_is_known_of_a_span_is_kept_whole
+                each_kind_of_change_makes_of_a_span_what_the_rules_say
+            }
             concurrent_events {
                 of_64_starts_of_one_target_one_wins
                 of_64_repeats_of_one_start_one_opens
@@ -43,6 +77,53 @@ macro_rules! contract_cases {
                 a_start_that_is_carried_out_twice_opens_one_span
                 a_stop_that_is_carried_out_twice_ends_one_span
                 start_and_stop_may_share_an_id
+            }
+            ledger {
+                an_entry_is_kept_as_it_was_given
+                what_was_written_first_of_a_usage_stays
+                of_64_entries_of_one_usage_one_is_kept
+                of_64_entries_each_is_kept
+                entries_come_page_by_page_in_the_order_of_acceptance
+                entries_of_other_spans_do_not_show
+                entries_outlive_their_span
+                entries_add_up_with_their_signs
+                entries_add_up_from_the_time_of_the_first_that_is_kept
+            }
+            lists {
+                spans_of_which_something_is_excluded_are_found_alone_and_by_target
+            }
+            sampling {
+                idle_and_finished_spans_are_not_due
+                what_waits_longest_is_due_first
+                a_search_goes_on_where_it_was
+                only_the_partitions_asked_for_are_due
+                a_stop_makes_its_span_due
+                completed_spans_go_after_the_cutoff
+                workers_know_of_each_other_and_of_the_time
+                the_age_of_events_is_limited_and_what_was_too_old_stays_so
+            }
+            sums {
+                usages_add_up_by_windows_with_their_signs
+                usages_that_were_accepted_later_do_not_count
+                a_bound_that_cuts_a_usage_is_told_with_the_times_that_fit
+                a_bound_that_cuts_a_correction_is_told_too
+                windows_that_are_finer_than_a_usage_are_told
+                what_is_not_asked_for_is_not_cut
+            }
+            watches {
+                a_usage_is_watched_where_that_is_asked_for
+                what_was_written_first_of_a_watch_stays
+                what_waits_longest_is_asked_for_first
+                of_16_claims_of_a_watch_one_is_granted
+                a_usage_that_counts_is_watched_no_more
+                a_usage_that_is_not_there_yet_is_asked_for_again
+                what_came_of_an_older_watch_is_dropped
+                what_is_missing_waits_for_an_operator
+                what_is_missing_is_sent_again_once_for_each_time_it_is_asked_for
+                the_watch_over_what_was_sent_again_begins_anew
+                many_watches_are_settled_at_once
+                watches_are_listed_in_the_order_of_acceptance
+                a_list_of_watches_is_narrowed_by_target_resource_and_loss
             }
         }
     };

@@ -11,6 +11,7 @@
 pub mod contract;
 pub mod faulty;
 pub mod memory;
+pub mod random;
 mod shared;
 pub mod support;
 

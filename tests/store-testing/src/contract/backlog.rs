@@ -1,11 +1,11 @@
 //! The backlog: spans that wait for the workers.
 
-use sampler_domain::{ClosingMonth, Span, Timestamp};
+use sampler_domain::{ClosingMonth, Timestamp};
 use sampler_store::{Backlog, BacklogQuery, ClosingBacklog, Published};
 
 use crate::support::{
-    Changing, Shared, Store, at, done, failure, last_refusal, must_plan, must_stop, plan_to,
-    started,
+    Changing, Shared, Store, at, completed, failed, failure, must_stop, next, planned, postponed,
+    recorded, started, suspended,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -22,20 +22,13 @@ async fn count(store: &dyn Store, query: &BacklogQuery) -> Backlog {
     store.count_backlog(query).await.unwrap()
 }
 
-/// A span that started an hour ago, with its first interval planned.
-async fn planned(store: &dyn Store, name: &str) -> Span {
-    let span = started(store, name, name, -HOUR).await;
-    must_plan(store, &span, 0).await
-}
-
 pub async fn the_backlog_is_what_is_due_and_what_waits_after_a_failure(store: &Shared) {
     let store = &**store;
     assert_eq!(count(store, &query(0)).await, Backlog::default());
     started(store, "due", "due", -5 * HOUR / 2).await;
     let idle = started(store, "idle", "idle", -3 * HOUR).await;
-    done(store.postpone(&idle, at(1)).await);
-    let complete = started(store, "complete", "complete", -4 * HOUR).await;
-    done(store.complete(&complete, at(0)).await);
+    store.must_make(&idle, postponed(&idle, at(1))).await;
+    completed(store, "complete", -3 * HOUR).await;
     let one = Backlog {
         due: 1,
         oldest: Some(at(-5 * HOUR / 2)),
@@ -43,23 +36,14 @@ pub async fn the_backlog_is_what_is_due_and_what_waits_after_a_failure(store: &S
     };
     assert_eq!(count(store, &query(0)).await, one);
     // A stop beyond which too much was sampled: sampling goes back.
-    let back = started(store, "back", "back", -3 * HOUR).await;
-    let back = must_plan(store, &back, 0).await;
-    done(
-        store
-            .executed(&back, sampler_domain::Next::Wait, at(0), at(HOUR))
-            .await,
-    );
-    must_stop(store, None, "back", -HOUR).await;
+    let back = planned(store, "back", -HOUR).await;
+    store.must_make(&back, recorded(&back, 0)).await;
+    must_stop(store, None, "back", -HOUR / 2).await;
     // Its usage is tried again later; until then it still waits.
-    let failed = planned(store, "failed").await;
-    done(store.failed(&failed, failure("away", at(HOUR))).await);
-    let suspended = planned(store, "suspended").await;
-    done(
-        store
-            .failed(&suspended, last_refusal("no mapping", 0))
-            .await,
-    );
+    let away = planned(store, "failed", -HOUR).await;
+    let failed = failed(&away, failure("away", 0, at(HOUR)));
+    store.must_make(&away, failed).await;
+    suspended(store, "suspended", 0).await;
     let all = Backlog {
         due: 3,
         suspended: 1,
@@ -67,8 +51,7 @@ pub async fn the_backlog_is_what_is_due_and_what_waits_after_a_failure(store: &S
     };
     assert_eq!(count(store, &query(0)).await, all);
     // It fell due at the end of its interval, and not when it is tried again.
-    let span = started(store, "now", "now", 0).await;
-    assert_eq!(span.start, at(0));
+    started(store, "now", "now", 0).await;
     let late = count(store, &query(2 * HOUR)).await;
     assert_eq!((late.due, late.oldest), (5, Some(at(-5 * HOUR / 2))));
 }
@@ -92,20 +75,19 @@ pub async fn a_closing_month_has_left_what_is_not_sampled_of_it(store: &Shared) 
         spans
     };
     assert_eq!(left(0).await, 0);
-    let open = started(store, "open", "open", -4 * HOUR).await;
-    done(store.postpone(&open, month.last_due_at).await);
+    let open = started(store, "open", "open", -2 * HOUR).await;
+    let later = postponed(&open, month.last_due_at);
+    let open = store.must_make(&open, later).await;
     started(store, "new", "new", -HOUR / 4).await;
     // It is left before it falls due.
     assert_eq!(left(-HOUR + 1).await, 1);
     assert_eq!(left(0).await, 1);
-    let failed = started(store, "failed", "failed", -3 * HOUR / 2).await;
-    let plan = plan_to(&failed, -HOUR);
-    let failed = done(store.plan(&failed, plan, at(-HOUR), at(-HOUR)).await);
-    done(store.failed(&failed, failure("away", at(HOUR))).await);
+    let away = planned(store, "failed", -3 * HOUR / 2).await;
+    let failed = failed(&away, failure("away", -HOUR, at(HOUR)));
+    store.must_make(&away, failed).await;
     assert_eq!(left(0).await, 2);
-    let open = must_plan(store, &open, -HOUR).await;
-    let next = sampler_domain::Next::Wait;
-    done(store.executed(&open, next, at(0), at(HOUR)).await);
+    let open = store.must_make(&open, next(&open, -HOUR)).await;
+    store.must_make(&open, recorded(&open, -HOUR)).await;
     assert_eq!(left(0).await, 1);
 }
 

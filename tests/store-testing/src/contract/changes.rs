@@ -1,187 +1,321 @@
-//! Whatever is changed in whatever order: each store makes of a span what [`Span::after`] says.
+//! Changes of spans: by the version that was read, and each kept whole.
 
+use std::collections::HashSet;
+
+use futures_util::future::join_all;
 use sampler_domain::{
-    Change, Changed, Failure, Interval, Next, Resent, Skip, Span, Suspension, UncountedReason,
+    Action, CauseId, Change, ChangeKind, Changed, Contract, Driver, Failure, Granularities,
+    Granularity, Memory, Remembered, Span, StopEvent, Terms, Timestamp,
 };
-use uuid::Uuid;
+use sampler_store::{NewStop, Resumption, StopOutcome};
+use tokio::task::JoinSet;
 
+use crate::random::{Random, processing};
 use crate::support::{
-    Shared, Store, at, failure, kept, last_refusal, must_stop, plan_to, refusal, started,
+    Changing, Shared, Store, acceptance, at, failed, failure, finished, kept, must_stop, new_stop,
+    next, planned, postponed, recorded, refusal, run, started, suspended, target, terms,
 };
 
 const HOUR: i64 = 3_600_000;
-const DAY: i64 = 24 * HOUR;
 
-/// Spans that are led through changes, and changes of each at the most.
-const SPANS: usize = 48;
-const CHANGES_MAX: u64 = 16;
+/// When the courses of spans begin, which last for about four days.
+const BEGIN: i64 = -96 * HOUR;
 
-/// What is done with a span: which change (or a stop), how long its interval is and when it is due,
-/// and how many states ago the span was read.
-type Deed = (u8, i64, usize);
-
-pub async fn every_change_makes_what_after_says(store: &Shared) {
-    // Not a crate for property tests: what this one depends on must not get into what ships.
-    let mut state = 0;
-    for number in 0..SPANS {
-        let length = 1 + draw(&mut state) % CHANGES_MAX;
-        let course = (0..length).map(|_| deed(&mut state)).collect();
-        lead(&**store, &number.to_string(), course).await;
+pub async fn a_change_is_made_once_for_the_version_that_was_read(store: &Shared) {
+    let store = &**store;
+    let read = started(store, "a", "a", -HOUR).await;
+    let plan = next(&read, 0);
+    let made = store.must_make(&read, plan.clone()).await;
+    assert_eq!(made.processing.version, read.processing.version + 1);
+    for change in [plan, postponed(&read, at(1))] {
+        assert_eq!(store.make(&read, change).await.unwrap(), None);
     }
+    assert_eq!(kept(store, "a").await, made);
 }
 
-fn deed(state: &mut u64) -> Deed {
-    let kind = u8::try_from(draw(state) % 256).expect("below 256");
-    let day = u64::try_from(DAY).expect("positive");
-    let millis = i64::try_from(draw(state) % (2 * day)).expect("below two days");
-    let age = usize::try_from(draw(state) % 3).expect("below 3");
-    (kind, millis - DAY, age)
-}
-
-/// The next number of a fixed row (splitmix64).
-fn draw(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut number = *state;
-    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
-}
-
-/// Leads one span through a course, and compares it with what is expected after each deed.
-async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
-    let mut states = vec![started(store, name, name, -DAY).await];
-    let mut due_at = at(-DAY);
-    for (kind, millis, age) in course {
-        let now = states.last().expect("it was started").clone();
-        if kind % 8 == 7 && now.end.is_none() {
-            must_stop(store, None, name, millis).await;
-            due_at = due_at.min(at(millis));
-            states.push(kept(store, name).await);
-            continue;
-        }
-        let read = states[states.len().saturating_sub(age + 1)].clone();
-        let change = change(&read, kind, millis);
-        let expected = if change.is_allowed(&read, &now) {
-            states.push(now.after(&change));
-            due_at = change.due_at().unwrap_or(due_at);
-            Changed::Made
-        } else {
-            Changed::Rejected
-        };
-        assert_eq!(
-            store.change(&read, &change, at(0)).await.unwrap(),
-            expected,
-            "{change:?}"
-        );
-        let kept = kept(store, name).await;
-        assert_eq!(Some(&kept), states.last(), "{change:?}");
-        let listed = store.span(&kept.id.to_string(), None).await.unwrap();
-        let kept_due_at = listed.expect("it is there").due_at;
-        assert_eq!(kept_due_at, Some(due_at), "{change:?}");
+pub async fn a_stop_shuts_out_what_was_decided_before_it(store: &Shared) {
+    let store = &**store;
+    let read = planned(store, "a", -HOUR).await;
+    must_stop(store, None, "a", -1).await;
+    for change in [recorded(&read, 0), failed(&read, refusal("no mapping", 0))] {
+        assert_eq!(store.make(&read, change).await.unwrap(), None);
     }
+    let ended = kept(store, "a").await;
+    assert_eq!(ended.processing.version, read.processing.version + 1);
+    let late = store.must_make(&ended, recorded(&ended, 0)).await;
+    assert_eq!(kept(store, "a").await, late);
 }
 
-/// A change that a worker could decide on which has read this.
-fn change(read: &Span, kind: u8, millis: i64) -> Change {
-    let due_at = at(millis);
-    let failure = match millis % 3 {
-        0 => Failure {
-            unanswered: millis % 2 == 0,
-            ..failure("full", due_at)
-        },
-        1 => refusal("no mapping", millis, due_at),
-        _ => last_refusal("no mapping", millis),
+pub async fn a_change_of_an_operator_is_made_for_the_version_that_was_read(store: &Shared) {
+    let store = &**store;
+    let read = suspended(store, "a", 0).await;
+    let skip = read.to_skip(None, at(1)).expect("it is suspended");
+    let resume = read.to_resume(at(1)).expect("it is suspended");
+    let ask = async |change| {
+        let asked = store.change_by_operator(&read, change, at(1)).await;
+        asked.unwrap()
     };
-    if let Some(suspension) = read.processing.suspended {
-        match kind % 4 {
-            0 => return Change::KeepSuspended { suspension },
-            1 => return Change::Resume { suspension, due_at },
-            2 => return skip(read, suspension, millis),
-            _ => {}
-        }
+    assert_eq!(ask(&skip).await, Changed::Made);
+    for change in [&skip, &resume] {
+        assert_eq!(ask(change).await, Changed::Rejected);
     }
-    match kind % 16 {
-        9 => return resent(read, millis),
-        5 | 13 => return set_aside(read, millis),
-        7 if read.processing.planned.is_some() => {
-            return Change::NotFound {
-                posts_end_by: due_at,
-            };
-        }
-        _ => {}
-    }
-    match (&read.processing.planned, kind % 5) {
-        (_, 0) => Change::Postpone { due_at },
-        (None, 1) => Change::Complete,
-        (None, _) => Change::Plan {
-            planned: plan_to(read, millis),
-            due_at,
-        },
-        (Some(_), 1) => Change::failed(read, failure),
-        (Some(_), 2) if read.to_be_skipped().is_some() => Change::Skipped {
-            next: Next::Planned(plan_to(&read.skipped(), millis)),
-            due_at,
-        },
-        (Some(_), following) => Change::Executed {
-            next: match following {
-                2 => Next::Wait,
-                3 => Next::Complete,
-                _ => Next::Planned(plan_to(&read.executed(), millis)),
-            },
-            due_at,
-        },
-    }
+    assert_eq!(kept(store, "a").await, skip.after);
 }
 
-/// Abacus has set aside the usage of the last interval, or of another one.
-fn set_aside(read: &Span, millis: i64) -> Change {
-    let last = read.processing.last;
-    Change::SetAside {
-        interval: if millis % 4 == 0 {
-            interval_to(millis)
+pub async fn a_span_that_is_gone_is_not_changed(store: &Shared) {
+    let store = &**store;
+    started(store, "a", "a", 0).await;
+    must_stop(store, None, "a", 0).await;
+    let span = kept(store, "a").await;
+    let span = store.must_make(&span, next(&span, 0)).await;
+    assert_eq!(store.remove(&[finished(&span)]).await.unwrap(), 1);
+    let change = postponed(&span, at(1));
+    assert_eq!(store.make(&span, change).await.unwrap(), None);
+    assert_eq!(store.read(&span.id, &span.target).await.unwrap(), None);
+}
+
+pub async fn of_32_changes_of_one_span_one_is_made(store: &Shared) {
+    let span = started(&**store, "a", "a", -HOUR).await;
+    let mut tasks = JoinSet::new();
+    for number in 0..32 {
+        let (store, span) = (store.clone(), span.clone());
+        tasks.spawn(async move {
+            let change = postponed(&span, at(number));
+            store.make(&span, change).await.expect("an answer")
+        });
+    }
+    let answers = tasks.join_all().await;
+    let made: Vec<_> = answers.into_iter().flatten().collect();
+    assert_eq!(made, [kept(&**store, "a").await]);
+}
+
+/// Whatever its members are, and whatever they were before.
+pub async fn whatever_is_known_of_a_span_is_kept_whole(store: &Shared) {
+    let spans = (0..16).map(async |number: u64| {
+        let name = number.to_string();
+        let mut read = started(&**store, &name, &name, 0).await;
+        let mut random = Random(number);
+        for _ in 0..16 {
+            let mut after = read.clone();
+            after.processing = processing(&mut random, read.processing.version + 1);
+            let kind = ChangeKind::Record;
+            read = store.must_make(&read, Change { kind, after }).await;
+            let kept = store.read(&read.id, &read.target).await.unwrap();
+            assert_eq!(kept.as_ref(), Some(&read));
+            let shown = store.span(&read.id.to_string(), None).await.unwrap();
+            assert_eq!(shown, kept);
+        }
+    });
+    join_all(spans).await;
+}
+
+/// Two workers, an operator and a provider do what they do in some order: the span is what the rules say.
+pub async fn each_kind_of_change_makes_of_a_span_what_the_rules_say(store: &Shared) {
+    let courses = (0..32).map(async |number| {
+        let mut course = Course::new(&**store, number).await;
+        for _ in 0..160 {
+            course.go_on().await;
+        }
+        course.made
+    });
+    let made = join_all(courses).await.into_iter().flatten();
+    let kinds: HashSet<ChangeKind> = made.collect();
+    assert_eq!(kinds.len(), 15, "{kinds:?}");
+}
+
+struct Course<'s> {
+    store: &'s dyn Store,
+    name: String,
+    random: Random,
+    /// `millis` after the present.
+    now: i64,
+    /// As it should be kept.
+    span: Span,
+    workers: [(Option<Driver>, Remembered); 2],
+    made: HashSet<ChangeKind>,
+}
+
+impl<'s> Course<'s> {
+    async fn new(store: &'s dyn Store, number: u64) -> Self {
+        let name = number.to_string();
+        Self {
+            store,
+            random: Random(number),
+            now: BEGIN,
+            span: started(store, &name, &name, BEGIN).await,
+            name,
+            workers: Default::default(),
+            made: HashSet::new(),
+        }
+    }
+
+    async fn go_on(&mut self) {
+        if self.random.flag() {
+            self.now += self.random.below(2 * HOUR);
+        }
+        match self.random.below(16) {
+            0 => self.stop(at(self.now)).await,
+            1 if self.span.processing.planned.is_none() => self.stop(self.span.sampled_to()).await,
+            1 => self.ask(self.span.to_resume(at(self.now))).await,
+            2 => self.skip().await,
+            3 => {
+                let resend = self.span.to_resend(None, None, at(self.now));
+                self.ask(resend).await;
+            }
+            4 => self.resume(true).await,
+            5 => self.resume(false).await,
+            6 => self.forget(),
+            number => {
+                let worker = usize::from(number % 2 == 0);
+                for _ in 0..=self.random.below(4) {
+                    self.work(worker).await;
+                }
+            }
+        }
+        let Span { id, target, .. } = &self.span;
+        let kept = self.store.read(id, target).await.unwrap();
+        assert_eq!(kept.as_ref(), Some(&self.span));
+    }
+
+    /// Some spans are stopped, late in their course.
+    async fn stop(&mut self, end: Timestamp) {
+        if self.span.end.is_some() || self.now < BEGIN / 2 || self.random.flag() {
+            return;
+        }
+        let event = StopEvent {
+            id: None,
+            timestamp: end.max(self.span.start),
+            target: target(&self.name),
+        };
+        self.span = self.span.clone().ended(&event, None);
+        let stop = NewStop {
+            event,
+            ..new_stop(None, "", 0)
+        };
+        assert_eq!(self.store.stop(stop).await.unwrap(), StopOutcome::Ended);
+    }
+
+    async fn skip(&mut self) {
+        let hours = self.random.below(3);
+        let planned = self.span.processing.planned.as_ref();
+        let until = planned.map(|it| it.interval.end.plus(hours * HOUR));
+        let skip = self.span.to_skip(until, at(self.now));
+        self.ask(skip.ok()).await;
+        let end = self.span.sampled_to().plus(-HOUR / 2);
+        self.stop(end).await;
+    }
+
+    async fn ask(&mut self, change: Option<Change>) {
+        if let Some(change) = change {
+            let now = at(self.now);
+            let made = self.store.change_by_operator(&self.span, &change, now);
+            assert_eq!(made.await.unwrap(), Changed::Made);
+            self.made.insert(change.kind);
+            self.span = change.after;
+        }
+    }
+
+    async fn resume(&mut self, is_probe: bool) {
+        let suspension = self.span.suspension();
+        let resumption = Resumption {
+            now: at(self.now),
+            refusals: 1,
+        };
+        let Resumption { now, refusals } = resumption;
+        if let Some(suspension) = suspension {
+            let cause: CauseId = suspension.cause;
+            if is_probe {
+                assert!(self.store.probe(cause, resumption).await.unwrap());
+            } else {
+                let batch = self.store.resume_batch(cause, now, resumption, 9);
+                assert_eq!(batch.await.unwrap(), 1);
+            }
+            self.span = self.span.resumed(refusals, is_probe, now);
+        }
+    }
+
+    /// A worker dies; or its drive ends, because the store has failed.
+    fn forget(&mut self) {
+        let dies = self.random.flag();
+        let (driver, remembered) = &mut self.workers[0];
+        if let Some(driver) = driver.take().filter(|_| !dies) {
+            *remembered = driver.into_remembered();
         } else {
-            last
-        },
+            *remembered = Remembered::default();
+        }
     }
-}
 
-fn interval_to(millis: i64) -> Interval {
-    Interval {
-        start: at(0),
-        end: at(millis),
+    async fn work(&mut self, worker: usize) {
+        let (now, terms) = (at(self.now), self.terms(worker));
+        let (driver, remembered) = std::mem::take(&mut self.workers[worker]);
+        let mut driver =
+            driver.unwrap_or_else(|| Driver::new(self.span.clone(), remembered, at(BEGIN)));
+        match driver.action(now, &terms) {
+            Action::Change(change) => self.change(&mut driver, *change).await,
+            Action::Post { .. } => match self.random.below(8) {
+                0 => driver.on_outdated(),
+                1..5 => driver.on_accepted(acceptance(self.now, Some("https://abacus/1"))),
+                _ => driver.on_failed(self.failure()),
+            },
+            Action::LookUp(_) => match self.random.below(8) {
+                0 => driver.on_lookup_postponed(now.plus(HOUR)),
+                1 => driver.on_found(acceptance(self.now, None)),
+                2 => driver.on_failed(self.failure()),
+                _ => driver.on_not_found(now, failure("settles", self.now, now), &terms),
+            },
+            Action::WriteEntry(_) => driver.on_entry_written(),
+            Action::ResumeCause(_) => driver.on_cause_resumed(),
+            Action::Reread => driver.on_reread(Some(self.span.clone())),
+            Action::Done => return,
+        }
+        self.workers[worker].0 = Some(driver);
     }
-}
 
-/// What did not count is billed after all: also of a span that is complete.
-fn resent(read: &Span, millis: i64) -> Change {
-    let number = millis.unsigned_abs();
-    let known = &read.processing.uncounted;
-    let index = usize::try_from(number).unwrap_or(0) % known.len().max(1);
-    let reason = UncountedReason::Skipped { unanswered: false };
-    let (interval, reason) = known
-        .get(index)
-        .map_or((interval_to(millis), reason), |it| (it.interval, it.reason));
-    Change::Resent {
-        resent: Resent {
-            usage_guid: format!("usage {number}"),
-            act: Uuid::from_u128(number.into()),
-        },
-        interval,
-        reason,
+    async fn change(&mut self, driver: &mut Driver, change: Change) {
+        let read = driver.span().clone();
+        let is_current = read.processing.version == self.span.processing.version;
+        let changed = self.store.change(&read, &change, at(self.now)).await;
+        match changed.unwrap() {
+            Changed::Made => {
+                assert!(is_current, "{change:?}");
+                self.made.insert(change.kind);
+                self.span = change.after.clone();
+                driver.on_change_made(change);
+            }
+            Changed::Rejected => {
+                assert!(!is_current, "{change:?}");
+                driver.on_change_rejected();
+            }
+        }
     }
-}
 
-fn skip(read: &Span, suspension: Suspension, millis: i64) -> Change {
-    let planned = read.processing.planned.as_ref();
-    let usage_guid = planned.map(|planned| planned.usage_guid.clone());
-    Change::RequestSkip {
-        skip: Skip {
-            usage_guid: usage_guid.expect("it was refused"),
-            at: at(millis),
-            not_before: at(millis),
-            act: Uuid::from_u128(millis.unsigned_abs().into()),
-        },
-        suspension,
-        due_at: at(millis),
+    fn failure(&mut self) -> Failure {
+        let retry_at: Timestamp = at(self.now);
+        match self.random.below(4) {
+            0 => failure("full", self.now, retry_at),
+            1 => Failure {
+                unanswered: true,
+                ..failure("no answer", self.now, retry_at)
+            },
+            _ => refusal(&format!("no mapping for {}", self.name), self.now),
+        }
+    }
+
+    /// By the hour, in the end by the day; every other span's upstream forgets within the hour.
+    fn terms(&self, worker: usize) -> Terms {
+        let mut terms = terms();
+        terms.run = run(worker as u128 + 1);
+        terms.suspend_after = 2;
+        if self.now > BEGIN / 4 {
+            terms.policy.granularities = Granularities::all(Granularity::Day);
+        }
+        if self.name.len() == 1 {
+            terms.contract = Contract::Forgets(Memory {
+                horizon: HOUR,
+                settles: 1,
+                post_timeout: 1_000,
+            });
+        }
+        terms
     }
 }

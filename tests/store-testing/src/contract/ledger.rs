@@ -1,275 +1,209 @@
-//! Entries of the ledger, and the totals that prove them.
+//! Entries of the ledger.
 
 use std::sync::Arc;
 
-use sampler_domain::{Entry, EntryState, Failure, Interval, Next, Planned, Span, SpanId};
-use sampler_store::{Entries, EntryKey};
+use sampler_domain::{Acceptance, Entry, Granularity, Interval, Span, SpanId};
+use sampler_store::{EntryOrder, EntryPosition, LedgerSum};
 use tokio::task::JoinSet;
 
 use crate::support::{
-    Changing, Shared, Store, acceptance, at, done, failure, finished, kept, must_plan, must_stop,
-    refusal, resend, started, target,
+    Shared, Store, acceptance, at, completed, entry, finished, new_span, start_event, started,
+    target,
 };
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
 
-/// The span with a plan up to `millis`.
-async fn planned(store: &dyn Store, name: &str, millis: i64) -> Span {
-    let span = started(store, name, name, -DAY).await;
-    must_plan(store, &span, millis).await
+/// Writes entries that do not expire in a test.
+async fn write(store: &dyn Store, entries: &[Entry]) {
+    for entry in entries {
+        let expires_at = at(4_000 * DAY);
+        store.write_entry(entry, expires_at, None).await.unwrap();
+    }
 }
 
-/// The entry of what is planned for a span, as it is written once Abacus has it.
-fn entry(span: &Span) -> Entry {
-    let acceptance = acceptance(7, Some("https://abacus/v1/metering/collected/usage/1"));
-    Entry::of_accepted(span, acceptance).expect("it is planned")
-}
-
-async fn write(store: &dyn Store, entry: Entry) -> EntryState {
-    store.write_entry(entry, DAY).await.unwrap()
+/// The entries of a span, page by page.
+async fn pages(store: &dyn Store, span: &Span, order: EntryOrder, limit: usize) -> Vec<Entry> {
+    let (mut all, mut after): (_, Option<EntryPosition>) = (Vec::new(), None);
+    loop {
+        let page = store.usages(&span.id, &span.target, order, after.as_ref(), limit);
+        let page = page.await.unwrap();
+        assert!(page.entries.len() <= limit);
+        all.extend(page.entries);
+        after = page.next;
+        if after.is_none() {
+            return all;
+        }
+    }
 }
 
 async fn all_of(store: &dyn Store, span: &Span) -> Vec<Entry> {
-    let entries = store
-        .usages(&span.id, &span.target, None, 1_000)
-        .await
-        .unwrap();
-    assert_eq!((entries.unreadable, entries.next), (0, None));
-    entries.entries
+    pages(store, span, EntryOrder::Oldest, 1_000).await
+}
+
+/// An entry that was accepted at this time.
+fn accepted(entry: Entry, millis: i64) -> Entry {
+    Entry {
+        acceptance: acceptance(millis, None),
+        ..entry
+    }
 }
 
 pub async fn an_entry_is_kept_as_it_was_given(store: &Shared) {
     let store = &**store;
-    let span = planned(store, "a", -HOUR).await;
-    let refused = done(
-        store
-            .failed(&span, refusal("no mapping", 5, at(HOUR)))
-            .await,
-    );
-    let entry = entry(&refused);
-    assert_eq!(entry.attempts, 2);
-    assert_eq!(write(store, entry.clone()).await, EntryState::Accepted);
-    assert_eq!(all_of(store, &span).await, [entry]);
-    let bare = planned(store, "b", -HOUR).await;
+    let span = started(store, "a", "a", -2 * HOUR).await;
+    let text = SpanId::Text("own id".to_owned());
+    let full = entry(&span, -2 * HOUR, -HOUR);
     let bare = Entry {
-        planned_at: at(1),
-        skipped_at: Some(at(2)),
-        state: EntryState::Skipped,
-        error: Some("no mapping".to_owned()),
-        ..Entry::of_planned(&bare).expect("it is planned")
+        span: text.clone(),
+        dimension: Granularity::Month,
+        acceptance: Acceptance {
+            at: at(7),
+            status: None,
+            location: None,
+        },
+        ..entry(&span, -HOUR, -2 * HOUR)
     };
-    assert_eq!(write(store, bare.clone()).await, EntryState::Skipped);
-    assert_eq!(all_of(store, &kept(store, "b").await).await, [bare]);
+    write(store, &[full.clone(), bare.clone()]).await;
+    for entry in [&full, &bare] {
+        let kept = store.entry(&entry.usage_guid).await.unwrap();
+        assert_eq!(kept.as_ref(), Some(entry));
+    }
+    assert_eq!(all_of(store, &span).await, [full]);
+    let of_text = Span { id: text, ..span };
+    assert_eq!(all_of(store, &of_text).await, [bare]);
+    assert_eq!(store.entry("unknown").await.unwrap(), None);
 }
 
-/// Two workers post the same usage, or one that died is followed by another.
+/// Two workers post the same usage; or a span was started again after a restore, and has another `_id`.
 pub async fn what_was_written_first_of_a_usage_stays(store: &Shared) {
     let store = &**store;
-    let span = planned(store, "a", -HOUR).await;
-    let first = entry(&span);
-    write(store, first.clone()).await;
-    let later = Entry {
-        accepted_at: None,
-        skipped_at: Some(at(9)),
-        state: EntryState::Skipped,
+    let span = started(store, "a", "a", -HOUR).await;
+    let first = entry(&span, -HOUR, 0);
+    let later = accepted(first.clone(), 9);
+    let other = Entry {
+        span: SpanId::new(at(0), 7),
         ..first.clone()
     };
-    for _ in 0..2 {
-        assert_eq!(write(store, later.clone()).await, EntryState::Accepted);
-    }
+    write(store, &[first.clone(), later, other]).await;
     assert_eq!(all_of(store, &span).await, [first]);
 }
 
-/// A worker notes a lost answer, after another one has written that the usage is skipped.
-pub async fn a_skip_learns_that_a_post_had_no_answer(store: &Shared) {
-    let store = &**store;
-    let span = planned(store, "a", -HOUR).await;
-    let skipped = |span: &Span| Entry {
-        skipped_at: Some(at(9)),
-        state: EntryState::Skipped,
-        ..Entry::of_planned(span).expect("it is planned")
-    };
-    write(store, skipped(&span)).await;
-    let lost = Failure {
-        unanswered: true,
-        ..failure("no answer", at(61))
-    };
-    let noted = done(store.failed(&span, lost).await);
-    assert!(noted.processing.unanswered);
-    let by_older_read = store.executed(&span, Next::Wait, at(HOUR), at(HOUR));
-    assert_eq!(by_older_read.await.unwrap(), None);
-    assert_eq!(write(store, skipped(&noted)).await, EntryState::Skipped);
-    let expected = Entry {
-        unanswered: true,
-        ..skipped(&span)
-    };
-    assert_eq!(all_of(store, &span).await, std::slice::from_ref(&expected));
-    let mark = resend(7, EntryState::Skipped, 5);
-    let key = EntryKey::of(&expected);
-    assert!(store.mark_resend(&key, &mark).await.unwrap());
-    for (unanswered, is_current) in [(false, false), (true, true)] {
-        let read = Entry {
-            unanswered,
-            resend: Some(mark.clone()),
-            ..expected.clone()
-        };
-        let accepted = store.accept_resent(&read, &acceptance(8, None)).await;
-        assert_eq!(accepted.unwrap(), is_current);
-    }
-    done(store.executed(&noted, Next::Wait, at(HOUR), at(HOUR)).await);
-}
-
 pub async fn of_64_entries_of_one_usage_one_is_kept(store: &Shared) {
-    let span = planned(&**store, "a", -HOUR).await;
+    let span = started(&**store, "a", "a", -HOUR).await;
     let mut tasks = JoinSet::new();
     for number in 0..64 {
-        let (store, mut entry) = (Arc::clone(store), entry(&span));
-        entry.accepted_at = Some(at(number));
-        tasks.spawn(async move { write(&*store, entry).await });
+        let (store, entry) = (Arc::clone(store), entry(&span, -HOUR, 0));
+        tasks.spawn(async move { write(&*store, &[accepted(entry, number)]).await });
     }
-    for state in tasks.join_all().await {
-        assert_eq!(state, EntryState::Accepted);
-    }
+    tasks.join_all().await;
     assert_eq!(all_of(&**store, &span).await.len(), 1);
 }
 
 /// Also where some of those that share a command are there before.
-pub async fn of_64_entries_each_has_its_own_answer(store: &Shared) {
-    let mut tasks = JoinSet::new();
+pub async fn of_64_entries_each_is_kept(store: &Shared) {
     let mut spans = Vec::new();
-    for number in 0..64_i64 {
-        let span = planned(&**store, &number.to_string(), -HOUR).await;
-        if number % 3 == 0 {
-            let skipped = Entry {
-                skipped_at: Some(at(1)),
-                state: EntryState::Skipped,
-                ..Entry::of_planned(&span).expect("it is planned")
-            };
-            write(&**store, skipped).await;
-        }
-        spans.push(span);
+    for number in 0..64 {
+        let name = number.to_string();
+        spans.push(started(&**store, &name, &name, -HOUR).await);
     }
-    for (number, span) in spans.iter().enumerate() {
-        let (store, entry) = (Arc::clone(store), entry(span));
-        tasks.spawn(async move { (number, write(&*store, entry).await) });
+    let entries: Vec<Entry> = spans.iter().map(|span| entry(span, -HOUR, 0)).collect();
+    for entry in entries.iter().step_by(3) {
+        write(&**store, std::slice::from_ref(entry)).await;
     }
-    for (number, state) in tasks.join_all().await {
-        let expected = if number % 3 == 0 {
-            EntryState::Skipped
-        } else {
-            EntryState::Accepted
-        };
-        assert_eq!(state, expected, "{number}");
+    let mut tasks = JoinSet::new();
+    for entry in entries.clone() {
+        let store = Arc::clone(store);
+        tasks.spawn(async move { write(&*store, &[entry]).await });
+    }
+    tasks.join_all().await;
+    for (span, entry) in spans.iter().zip(entries) {
+        assert_eq!(all_of(&**store, span).await, [entry]);
     }
 }
 
-pub async fn entries_come_page_by_page_from_either_end(store: &Shared) {
+pub async fn entries_come_page_by_page_in_the_order_of_acceptance(store: &Shared) {
     let store = &**store;
-    let span = planned(store, "a", -HOUR).await;
-    for version in [3, 9, 5, 11, 7] {
-        let entry = Entry {
-            version,
-            usage_guid: format!("guid {version}"),
-            ..entry(&span)
-        };
-        write(store, entry).await;
-    }
-    for (limit, is_from_end) in [1, 2, 5, 6]
-        .map(|limit| [(limit, false), (limit, true)])
-        .concat()
-    {
-        let (mut seen, mut last) = (Vec::new(), None);
-        loop {
-            let page = if is_from_end {
-                store
-                    .usages_from_end(&span.id, &span.target, last, limit)
-                    .await
-            } else {
-                store.usages(&span.id, &span.target, last, limit).await
-            };
-            let Entries { entries, next, .. } = page.unwrap();
-            assert!(entries.len() <= limit);
-            seen.extend(entries.iter().map(|entry| entry.version));
-            last = next;
-            if last.is_none() {
-                break;
-            }
-        }
-        if is_from_end {
-            seen.reverse();
-        }
-        assert_eq!(seen, [3, 5, 7, 9, 11], "{limit} at a time");
+    let span = started(store, "a", "a", -9 * HOUR).await;
+    let hours = [(3, 3), (1, 5), (2, 1), (5, 5), (4, 2)];
+    let mut entries = hours.map(|(hour, millis)| {
+        let end = hour * HOUR;
+        accepted(entry(&span, end - HOUR, end), millis)
+    });
+    write(store, &entries).await;
+    entries.sort_by_key(|entry| (entry.acceptance.at, entry.usage_guid.clone()));
+    for limit in [1, 2, 5, 6] {
+        let oldest = pages(store, &span, EntryOrder::Oldest, limit).await;
+        assert_eq!(oldest, entries, "{limit} at a time");
+        let mut newest = pages(store, &span, EntryOrder::Newest, limit).await;
+        newest.reverse();
+        assert_eq!(newest, entries, "{limit} at a time");
     }
 }
 
 pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
     let store = &**store;
-    let span = planned(store, "a", -HOUR).await;
-    let other = planned(store, "b", -HOUR).await;
-    write(store, entry(&span)).await;
-    assert_eq!(all_of(store, &other).await, []);
-    assert_eq!(
-        store
-            .usages(&span.id, &target("c"), None, 10)
-            .await
-            .unwrap()
-            .entries,
-        []
-    );
-    let mut text = Span {
-        id: SpanId::Text("own id".to_owned()),
+    let span = started(store, "a", "a", -HOUR).await;
+    let other = started(store, "b", "b", -HOUR).await;
+    write(store, &[entry(&span, -HOUR, 0)]).await;
+    let elsewhere = Span {
+        target: target("c"),
         ..span.clone()
     };
-    let interval = Interval {
-        start: at(0),
-        end: at(HOUR),
-    };
-    text.processing.planned = Some(Planned {
-        interval,
-        usage_guid: "of a text".to_owned(),
-        planned_at: at(1),
-        granularity: None,
-        posts_end_by: None,
-        withheld: None,
-    });
-    write(store, entry(&text)).await;
-    assert_eq!(all_of(store, &text).await, [entry(&text)]);
-    assert_eq!(all_of(store, &span).await, [entry(&span)]);
-}
-
-/// A store removes what has expired when it gets round to it, which no test waits for.
-/// A start that was sent again after a restore has another `_id`, and its usages have the same ids.
-pub async fn an_entry_is_kept_once_whatever_span_names_it(store: &Shared) {
-    let store = &**store;
-    let span = planned(store, "a", 0).await;
-    let first = entry(&span);
-    assert_eq!(write(store, first.clone()).await, EntryState::Accepted);
-    let mut again = first;
-    again.span = SpanId::new(at(0), 7);
-    assert_eq!(write(store, again).await, EntryState::Accepted);
-    assert_eq!(all_of(store, &span).await.len(), 1);
+    for span in [&other, &elsewhere] {
+        assert_eq!(all_of(store, span).await, []);
+        let sum = store.sum_of(&span.id, &span.target).await.unwrap();
+        assert_eq!(sum, LedgerSum::default());
+    }
 }
 
 pub async fn entries_outlive_their_span(store: &Shared) {
     let store = &**store;
-    let span = planned(store, "a", -HOUR).await;
-    must_stop(store, None, "a", -HOUR).await;
-    let span = store
-        .read(&span.id, &span.target)
-        .await
-        .unwrap()
-        .expect("it is there");
-    let year = Entry {
-        accepted_at: Some(at(400 * DAY)),
-        ..entry(&span)
-    };
-    store.write_entry(year.clone(), 4_000 * DAY).await.unwrap();
-    done(store.executed(&span, Next::Complete, at(0), at(0)).await);
-    let finished = [finished(&span)];
-    for _ in 0..2 {
-        store.expire(&finished).await.unwrap();
-    }
-    assert_eq!(store.remove(&finished).await.ok(), Some(1));
-    assert_eq!(all_of(store, &span).await, [year]);
+    let span = completed(store, "a", 0).await;
+    let entries = [entry(&span, -HOUR, 0)];
+    write(store, &entries).await;
+    assert_eq!(store.remove(&[finished(&span)]).await.unwrap(), 1);
+    assert_eq!(all_of(store, &span).await, entries);
+}
+
+async fn sum(store: &dyn Store, span: &Span) -> (Option<i64>, u64, i64) {
+    let sum = store.sum_of(&span.id, &span.target).await.unwrap();
+    let shown = store.ledger_of(&span.id, &span.target).await.unwrap();
+    assert_eq!(sum, shown);
+    let LedgerSum {
+        since,
+        usages,
+        duration,
+    } = sum;
+    (since.map(|it| it.since(at(0))), usages, duration)
+}
+
+pub async fn entries_add_up_with_their_signs(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "a", 0).await;
+    assert_eq!(sum(store, &span).await, (None, 0, 0));
+    let forward = [entry(&span, 0, HOUR), entry(&span, HOUR, 2 * HOUR)];
+    write(store, &forward).await;
+    let back = accepted(entry(&span, 2 * HOUR, HOUR + 1), 3 * HOUR);
+    write(store, &[back]).await;
+    assert_eq!(sum(store, &span).await, (Some(0), 3, HOUR + 1));
+}
+
+/// Those from before may have expired.
+pub async fn entries_add_up_from_the_time_of_the_first_that_is_kept(store: &Shared) {
+    let store = &**store;
+    let event = start_event(Some("a"), "a", 0);
+    let span = new_span(event).span;
+    let kept = entry(&span, HOUR, 2 * HOUR);
+    let back = entry(&span, 2 * HOUR, HOUR);
+    let beyond = entry(&span, HOUR, HOUR / 2);
+    let entries = [
+        kept,
+        accepted(back, 3 * HOUR),
+        accepted(beyond, 3 * HOUR + 1),
+    ];
+    write(store, &entries).await;
+    assert_eq!(sum(store, &span).await, (Some(HOUR), 2, 0));
+    let Interval { start, .. } = entries[0].interval;
+    assert_eq!(span.billed_since(start), 0);
 }

@@ -1,15 +1,14 @@
-//! Finding, planning, executing, failing, completing, removing.
+//! Finding spans that are due, and removing those that are complete.
 
 use std::sync::Arc;
 
+use sampler_domain::Timestamp;
 use sampler_domain::partition::{PARTITIONS, partition_of};
-use sampler_domain::{Interval, Next, Timestamp};
 use sampler_store::DueQuery;
-use tokio::task::JoinSet;
 
 use crate::support::{
-    Changing, LookingUp, Shared, at, done, due, due_ids, everything, finished, id, kept,
-    must_start, must_stop, next_page, plan_to, started, target,
+    Changing, LookingUp, Shared, at, completed, due, due_ids, everything, finished, id, kept,
+    must_start, must_stop, next_page, postponed, started, target,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -19,18 +18,12 @@ pub async fn idle_and_finished_spans_are_not_due(store: &Shared) {
     let store = &**store;
     let due_span = started(store, "due", "i", -DAY).await;
     let idle = started(store, "idle", "j", -DAY).await;
-    done(store.postpone(&idle, at(1)).await);
-    let finished = started(store, "finished", "k", -DAY).await;
-    must_stop(store, None, "k", -DAY).await;
-    let finished = store
-        .read(&finished.id, &finished.target)
-        .await
-        .unwrap()
-        .expect("it is there");
-    done(store.complete(&finished, at(0)).await);
+    store.must_make(&idle, postponed(&idle, at(1))).await;
+    completed(store, "finished", -HOUR).await;
     assert_eq!(due(store, 0).await, ["due"]);
     assert_eq!(due(store, 1).await, ["due", "idle"]);
-    done(store.postpone(&due_span, at(2)).await);
+    let later = postponed(&due_span, at(2));
+    store.must_make(&due_span, later).await;
     assert_eq!(due(store, 1).await, ["idle"]);
 }
 
@@ -62,7 +55,7 @@ pub async fn a_search_goes_on_where_it_was(store: &Shared) {
     );
     for (name, due_at) in [("0", HOUR), ("2", -HOUR), ("4", HOUR)] {
         let span = kept(store, name).await;
-        done(store.postpone(&span, at(due_at)).await);
+        store.must_make(&span, postponed(&span, at(due_at))).await;
     }
     assert_eq!(
         next_page(&mut pages).await.expect("a page"),
@@ -99,7 +92,8 @@ pub async fn a_stop_makes_its_span_due(store: &Shared) {
     let store = &**store;
     for (name, end) in [("past", -HOUR), ("future", HOUR), ("far", 3 * HOUR)] {
         let span = started(store, name, name, -DAY).await;
-        done(store.postpone(&span, at(2 * HOUR)).await);
+        let later = postponed(&span, at(2 * HOUR));
+        store.must_make(&span, later).await;
         must_stop(store, None, name, end).await;
     }
     assert_eq!(due(store, 0).await, ["past"]);
@@ -107,93 +101,39 @@ pub async fn a_stop_makes_its_span_due(store: &Shared) {
     assert_eq!(due(store, 2 * HOUR).await, ["past", "future", "far"]);
 }
 
-pub async fn of_32_plans_one_wins(store: &Shared) {
-    let span = started(&**store, "a", "i", -DAY).await;
-    let mut tasks = JoinSet::new();
-    for number in 0..32 {
-        let (store, span) = (store.clone(), span.clone());
-        tasks.spawn(async move {
-            store
-                .plan(&span, plan_to(&span, -number), at(0), at(0))
-                .await
-                .expect("an answer")
-        });
-    }
-    let answers = tasks.join_all().await;
-    let won: Vec<_> = answers.into_iter().flatten().collect();
-    assert_eq!(won, [kept(&**store, "a").await]);
-}
-
 pub async fn completed_spans_go_after_the_cutoff(store: &Shared) {
     let store = &**store;
-    for (name, end) in [
-        ("old", -2 * DAY),
-        ("older", -3 * DAY),
-        ("new", -HOUR),
-        ("open", 0),
-    ] {
-        let span = started(store, name, name, end - HOUR).await;
-        if name == "open" {
-            continue;
-        }
-        must_stop(store, None, name, end).await;
-        let span = store
-            .read(&span.id, &span.target)
-            .await
-            .expect("an answer")
-            .expect("it is there");
-        let planned = plan_to(&span, end);
-        assert_eq!(
-            planned.interval,
-            Interval {
-                start: at(end - HOUR),
-                end: at(end)
-            }
-        );
-        let span = done(store.plan(&span, planned, at(0), at(0)).await);
-        done(store.executed(&span, Next::Complete, at(0), at(0)).await);
+    for (name, end) in [("old", -2 * DAY), ("older", -3 * DAY), ("new", -HOUR)] {
+        completed(store, name, end).await;
     }
-    let one = store
-        .completed_before(at(-DAY), 1)
-        .await
-        .expect("an answer");
-    assert_eq!(one.len(), 1);
-    let mut ids = store
-        .completed_before(at(-DAY), 10)
-        .await
-        .expect("an answer");
+    let open = started(store, "open", "open", -4 * DAY).await;
+    let over = async |limit| store.completed_before(at(-DAY), limit).await.unwrap();
+    assert_eq!(over(1).await.len(), 1);
+    let mut ids = over(10).await;
     assert_eq!(ids.len(), 2);
-    let open = kept(store, "open").await;
     ids.push(finished(&open));
-    assert_eq!(store.remove(&ids).await.expect("an answer"), 2);
-    assert_eq!(store.remove(&ids).await.expect("an answer"), 0);
+    assert_eq!(store.remove(&ids).await.unwrap(), 2);
+    assert_eq!(store.remove(&ids).await.unwrap(), 0);
     kept(store, "open").await;
     kept(store, "new").await;
-    assert_eq!(
-        store
-            .started_by(&target("old"), &id("old"))
-            .await
-            .expect("an answer"),
-        None
-    );
+    let old = store.started_by(&target("old"), &id("old")).await;
+    assert_eq!(old.unwrap(), None);
 }
 
-pub async fn workers_know_of_each_other(store: &Shared) {
-    let sorted = |mut workers: Vec<String>| {
-        workers.sort();
-        workers
+pub async fn workers_know_of_each_other_and_of_the_time(store: &Shared) {
+    let mut before = store.time().await.unwrap();
+    let mut alive = async |worker| {
+        let mut alive = store.heartbeat(worker).await.unwrap();
+        assert!(alive.now >= before);
+        before = alive.now;
+        alive.workers.sort();
+        alive.workers
     };
-    assert_eq!(store.heartbeat("a").await.expect("an answer"), ["a"]);
-    assert_eq!(
-        sorted(store.heartbeat("b").await.expect("an answer")),
-        ["a", "b"]
-    );
-    assert_eq!(
-        sorted(store.heartbeat("a").await.expect("an answer")),
-        ["a", "b"]
-    );
-    store.leave("b").await.expect("an answer");
-    assert_eq!(store.heartbeat("a").await.expect("an answer"), ["a"]);
+    assert_eq!(alive("a").await, ["a"]);
+    assert_eq!(alive("b").await, ["a", "b"]);
+    assert_eq!(alive("a").await, ["a", "b"]);
+    store.leave("b").await.unwrap();
+    assert_eq!(alive("a").await, ["a"]);
 }
 
 pub async fn the_age_of_events_is_limited_and_what_was_too_old_stays_so(store: &Shared) {
