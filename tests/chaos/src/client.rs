@@ -38,9 +38,6 @@ pub(crate) struct Client {
     rng: Rng,
     sender: Arc<Sender>,
     backlog: Arc<Backlog>,
-    /// How far its clock is behind that of the machine, ms: its events are dated by that of Abacus at
-    /// the beginning of the run.
-    behind: i64,
     timelines: Vec<Timeline>,
     accepted: VecDeque<Item>,
     targets: usize,
@@ -51,7 +48,6 @@ impl Client {
     pub(crate) fn new(
         number: usize,
         seed: u64,
-        behind: i64,
         sender: Arc<Sender>,
         backlog: Arc<Backlog>,
     ) -> Self {
@@ -60,7 +56,6 @@ impl Client {
             rng: Rng::new(seed, 1_000 + number as u64),
             sender,
             backlog,
-            behind,
             timelines: Vec::new(),
             accepted: VecDeque::new(),
             targets: 0,
@@ -76,13 +71,8 @@ impl Client {
     fn new_timeline(&mut self) -> Timeline {
         let target = target(self.number, self.targets);
         self.targets += 1;
-        let now = self.now();
+        let now = now_millis();
         Timeline::new(target, &mut self.rng, now)
-    }
-
-    /// The present, by the clock of this client.
-    fn now(&self) -> i64 {
-        now_millis() - self.behind
     }
 
     /// Sends events until the time is over, and then stops what is open.
@@ -103,7 +93,7 @@ impl Client {
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
         for place in 0..self.timelines.len() {
-            let now = self.now();
+            let now = now_millis();
             if let Some(step) = self.timelines[place].last(&mut self.rng, now) {
                 self.send(&[(place, step)], false).await;
             }
@@ -112,7 +102,7 @@ impl Client {
 
     /// The next event of one of the targets.
     async fn send_next(&mut self) {
-        let (place, now) = (self.rng.below(self.timelines.len()), self.now());
+        let (place, now) = (self.rng.below(self.timelines.len()), now_millis());
         if self.timelines[place].is_over(now) {
             self.timelines[place] = self.new_timeline();
         }
@@ -139,7 +129,7 @@ impl Client {
 
     /// The next events of a target that are right, as if each were accepted.
     fn chain(&mut self, place: usize) -> Vec<NextEvent> {
-        let (mut timeline, now) = (self.timelines[place].clone(), self.now());
+        let (mut timeline, now) = (self.timelines[place].clone(), now_millis());
         let mut chain = Vec::new();
         while chain.len() < CHAIN_MAX && !timeline.is_over(now) && !timeline.is_resting(now) {
             let step = timeline.next(&mut self.rng, now);
@@ -160,7 +150,7 @@ impl Client {
         let is_well = self.sender.deliver(&items, twice, &mut self.rng).await;
         for ((place, step), item) in steps.iter().zip(items) {
             if is_well && item.is_right {
-                let now = self.now();
+                let now = now_millis();
                 self.timelines[*place].advance(step, &mut self.rng, now);
                 self.accepted.push_back(item);
             }

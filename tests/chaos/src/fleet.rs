@@ -272,6 +272,7 @@ fn worker(launch: Launch, abacus: &str) -> Launch {
         .env("SAMPLER_RETRY_LIMIT", "2s")
         .env("SAMPLER_SUSPEND_AFTER", "2")
         .env("SAMPLER_PROBE_INTERVAL", "40s")
+        .env("SAMPLER_CONFIRM", "true")
         // So that faults of seconds count as distress.
         .env("SAMPLER_COMMIT_UPPER", "2s")
         .env("SAMPLER_COMMIT_LOWER", "1s")

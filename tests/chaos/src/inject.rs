@@ -70,6 +70,11 @@ impl System {
                 let fault = AbacusFault::new(kind).percent(percent);
                 self.abacus_fault(fault.named(OF_ALL), OF_ALL, until).await
             }
+            Fault::SetAside => {
+                let fault = AbacusFault::put_aside("no-rating-plan").percent(30);
+                self.abacus_fault(fault.named(OF_SOME), OF_SOME, until)
+                    .await
+            }
             Fault::RefusedPlan(plan) => {
                 let fault = AbacusFault::status(400).only_where("plan_id", plan);
                 self.abacus_fault(fault.named(OF_SOME), OF_SOME, until)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures_util::TryStreamExt;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{ClientOptions, ReadConcern};
 use mongodb::{Client, Collection};
 
@@ -28,11 +28,25 @@ impl Backlog {
     }
 }
 
-/// Reads the spans and the ledger.
+/// Reads the spans, and the usages that are watched.
 #[derive(Clone, Debug)]
 pub(crate) struct Observer {
     spans: Collection<Document>,
-    usages: Collection<Document>,
+    unconfirmed: Collection<Document>,
+}
+
+/// What is left to do after the faults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    incomplete: u64,
+    pub(crate) excluded: Vec<String>,
+    pub(crate) missing: Vec<String>,
+}
+
+impl Left {
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.incomplete == 0 && self.excluded.is_empty() && self.missing.is_empty()
+    }
 }
 
 impl Observer {
@@ -48,7 +62,7 @@ impl Observer {
         let database = database.context("a database in the string")?;
         Ok(Self {
             spans: database.collection("spans"),
-            usages: database.collection("spans_usages"),
+            unconfirmed: database.collection("spans_unconfirmed"),
         })
     }
 
@@ -58,25 +72,38 @@ impl Observer {
             .await
     }
 
-    /// How many spans are not complete.
-    pub(crate) async fn incomplete(&self) -> Result<u64> {
-        self.count(doc! { "processing.complete": false }).await
+    /// What is left to do: spans that are not complete, those of which something is excluded, and the usages
+    /// that are missing at Abacus.
+    pub(crate) async fn left(&self) -> Result<Left> {
+        let incomplete = doc! { "processing.complete": false };
+        Ok(Left {
+            incomplete: self.count(incomplete).await?,
+            excluded: ids(
+                &self.spans,
+                doc! { "processing.excluded": { "$exists": true } },
+            )
+            .await?,
+            missing: ids(&self.unconfirmed, doc! { "missing": { "$exists": true } }).await?,
+        })
     }
 
     async fn count(&self, filter: Document) -> Result<u64> {
         let spans = self.spans.clone();
         within_limit(async move { spans.count_documents(filter).await }).await
     }
+}
 
-    /// The usages that are skipped, and those that are about to be sent again.
-    pub(crate) async fn skipped(&self) -> Result<Vec<String>> {
-        let usages = self.usages.clone();
-        let filter = doc! { "$or": [{ "state": "skipped" }, { "resend": { "$exists": true } }] };
-        let find = async move { usages.find(filter).await?.try_collect().await };
-        let found: Vec<Document> = within_limit(find).await?;
-        let id = |entry: &Document| entry.get_str("_id").ok().map(str::to_owned);
-        Ok(found.iter().filter_map(id).collect())
-    }
+/// The ids of documents, as the API writes them.
+async fn ids(collection: &Collection<Document>, filter: Document) -> Result<Vec<String>> {
+    let collection = collection.clone();
+    let find = async move { collection.find(filter).await?.try_collect().await };
+    let found: Vec<Document> = within_limit(find).await?;
+    let id = |document: &Document| match document.get("_id") {
+        Some(Bson::ObjectId(id)) => Some(id.to_hex()),
+        Some(Bson::String(id)) => Some(id.clone()),
+        _ => None,
+    };
+    Ok(found.iter().filter_map(id).collect())
 }
 
 /// The driver does not like its calls to be dropped, so it is only the waiting that ends.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::event::RESOURCE;
 use crate::fleet::Addresses;
 use crate::journal::{Journal, RESENDS, RESUMES, SKIPS};
+use crate::observer::Left;
 use crate::sender::{Answer, received};
 
 /// How long an operator waits for an answer: longer than a receiver does for the database, and not so
@@ -22,6 +23,33 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(12);
 const PAUSE_MAX: i64 = 400;
 /// How often an action is tried on one subject.
 const ATTEMPTS: usize = 4;
+
+const HOUR: i64 = 3_600_000;
+
+/// What an operator does to a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Act {
+    verb: &'static str,
+    /// The condition of the list of spans to which it can be done.
+    of: &'static str,
+    counts: &'static str,
+}
+
+const SKIP: Act = Act {
+    verb: "skip",
+    of: "state=suspended",
+    counts: SKIPS,
+};
+const RESUME: Act = Act {
+    verb: "resume",
+    of: "state=suspended",
+    counts: RESUMES,
+};
+const RESEND: Act = Act {
+    verb: "resend",
+    of: "excluded=true",
+    counts: RESENDS,
+};
 
 #[derive(Debug)]
 pub(crate) struct Operator {
@@ -47,15 +75,14 @@ impl Operator {
         })
     }
 
-    /// Acts until the time is over. It skips nothing after `skips_until`: a skip takes its time.
-    pub(crate) async fn run(mut self, skips_until: Instant, until: Instant) {
+    /// Acts until the time is over.
+    pub(crate) async fn run(mut self, until: Instant) {
         while Instant::now() < until {
-            if Instant::now() < skips_until && self.rng.percent(70) {
-                self.act_on_span("skip").await;
-            } else if self.rng.percent(80) {
-                self.act_on_span("resume").await;
-            } else {
-                self.resume_cause().await;
+            match self.rng.below(10) {
+                0..5 => self.act_on_one(SKIP).await,
+                5..7 => self.act_on_one(RESEND).await,
+                7..9 => self.act_on_one(RESUME).await,
+                _ => self.resume_cause().await,
             }
             let pause = self.rng.between(50, PAUSE_MAX).unsigned_abs();
             tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -86,23 +113,24 @@ impl Operator {
         received(request.send().await).await.0
     }
 
-    /// Skips the planned usage of a suspended span, or has the span go on.
-    async fn act_on_span(&mut self, verb: &str) {
-        let list = format!("/v1/spans?state=suspended&resource_id={RESOURCE}");
-        let Some(span) = self.one_of(&list).await else {
-            return;
-        };
-        let path = format!("/v1/spans/{}", span["id"].as_str().unwrap_or_default());
+    /// Does this to one of the spans to which it can be done.
+    async fn act_on_one(&mut self, act: Act) {
+        let list = format!("/v1/spans?{}&resource_id={RESOURCE}", act.of);
+        if let Some(span) = self.one_of(&list).await {
+            self.act_on_span(act, span["id"].as_str().unwrap_or_default())
+                .await;
+        }
+    }
+
+    async fn act_on_span(&mut self, act: Act, id: &str) {
+        let path = format!("/v1/spans/{id}");
         for _ in 0..ATTEMPTS {
             // Without an answer, and where the span has changed, it is read again before anything else.
-            let Some(answer) = self.act_once(&path, verb).await else {
+            let Some(answer) = self.act_once(&path, act).await else {
                 return;
             };
             match answer.status() {
-                Some(200) => {
-                    let what = if verb == "skip" { SKIPS } else { RESUMES };
-                    return self.journal.count(what, 1);
-                }
+                Some(200) => return self.journal.count(act.counts, 1),
                 Some(412) => {}
                 _ if answer.is_refused() => return,
                 _ => {}
@@ -111,20 +139,20 @@ impl Operator {
         }
     }
 
-    /// One attempt; none where there is nothing to do.
-    async fn act_once(&mut self, path: &str, verb: &str) -> Option<Answer> {
+    /// One attempt; none where the span cannot be read.
+    async fn act_once(&mut self, path: &str, act: Act) -> Option<Answer> {
         let url = self.url(path);
         let answer = self.client.get(url).send().await.ok()?;
         let tag = answer.headers().get(ETAG)?.to_str().ok()?.to_owned();
         let span: Value = answer.json().await.ok()?;
-        if span["state"] != "suspended" {
-            return None;
-        }
         let mut body = json!({ "reason": "An operator has looked at it." });
-        if verb == "skip" {
-            body["usage_id"] = span["planned"]["usage_id"].clone();
+        if act == SKIP
+            && self.rng.percent(50)
+            && let Some(refused_to) = span["planned"]["end"].as_i64()
+        {
+            body["until"] = json!(refused_to + self.rng.between(1, 3) * HOUR);
         }
-        Some(self.ask(&format!("{path}/{verb}"), &tag, &body).await)
+        Some(self.ask(&format!("{path}/{}", act.verb), &tag, &body).await)
     }
 
     async fn resume_cause(&mut self) {
@@ -138,11 +166,14 @@ impl Operator {
         }
     }
 
-    /// Has all go on that is suspended, and these usages be sent again.
-    pub(crate) async fn mend(&mut self, skipped: &[String]) {
+    /// Has all go on that is suspended, and all be sent again that does not count.
+    pub(crate) async fn mend(&mut self, left: &Left) {
         self.resume_cause().await;
-        for usage in skipped {
-            let path = format!("/v1/usages/{usage}/resend");
+        for span in &left.excluded {
+            self.act_on_span(RESEND, span).await;
+        }
+        for usage in &left.missing {
+            let path = format!("/v1/unconfirmed/{usage}/resend");
             let reason = json!({ "reason": "It is mended." });
             if self.ask(&path, "", &reason).await.status() == Some(202) {
                 self.journal.count(RESENDS, 1);

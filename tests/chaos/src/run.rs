@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sampler_testkit::abacus::{Dates, Options as AbacusOptions, StandInAbacus};
+use sampler_testkit::abacus::{Options as AbacusOptions, StandInAbacus};
 use sampler_testkit::{now_millis, target_dir};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -27,16 +27,10 @@ const ANSWER_LIMIT: Duration = Duration::from_mins(2);
 /// How long after the faults it may take until all spans are complete.
 const QUIET_LIMIT: Duration = Duration::from_mins(10);
 /// How long there may be no progress before the run gives up.
-const STALL_LIMIT: Duration = Duration::from_secs(90);
+/// The upstream is asked for a usage five minutes after the usage was accepted.
+const STALL_LIMIT: Duration = Duration::from_mins(6);
 /// How many operators act.
 const OPERATORS: usize = 2;
-/// How many times as fast as the machine's Abacus's clock runs, and the workers' time with it: a skip
-/// waits for five minutes of it. No program is frozen for as long as such a skip takes by the machine's.
-const CLOCK_TIMES: i64 = 8;
-/// How long after the faults Abacus's clock stays so, until it is right.
-const FAST_AFTER: Duration = Duration::from_mins(3);
-/// How long before the end of the faults nothing more is skipped, so that the end need not wait for it.
-const LAST_SKIPS: Duration = Duration::from_secs(40);
 /// How often ended programs are restarted, and spans counted.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the state is told, in such intervals.
@@ -59,8 +53,6 @@ struct Run {
     observer: Observer,
     journal: Arc<Journal>,
     backlog: Arc<Backlog>,
-    /// How far Abacus's clock was behind that of the machine in the beginning, ms.
-    behind: i64,
 }
 
 /// Runs, and judges.
@@ -75,7 +67,7 @@ pub async fn run(options: Options) -> Result<Report> {
         options.clients
     );
     journal.say(&format!("{title}, files in {}", folder.display()));
-    let run = Arc::new(Run::start(&folder, &options, Arc::clone(&journal)).await?);
+    let run = Arc::new(Run::start(&folder, Arc::clone(&journal)).await?);
     let watching = run.watch();
     let loaded = run.load(&options).await;
     let settled = match loaded {
@@ -106,18 +98,11 @@ fn new_folder(seed: u64) -> PathBuf {
 }
 
 impl Run {
-    async fn start(folder: &Path, options: &Options, journal: Arc<Journal>) -> Result<Self> {
+    async fn start(folder: &Path, journal: Arc<Journal>) -> Result<Self> {
         journal.say("starting three servers");
         let cluster = Cluster::start(&folder.join("mongod")).await?;
         let uri = cluster.uri();
         let abacus = StandInAbacus::start(AbacusOptions::default()).await?;
-        let fast = i64::try_from((options.length + FAST_AFTER).as_millis())?;
-        let behind = fast.saturating_mul(CLOCK_TIMES - 1);
-        abacus.date_answers(Dates::Fast {
-            since: now_millis(),
-            behind,
-            times: CLOCK_TIMES,
-        });
         journal.say("starting the programs");
         let fleet = Fleet::start(&uri, &abacus.base_url(), folder, Arc::clone(&journal)).await?;
         let observer = Observer::new(&uri).await?;
@@ -131,7 +116,6 @@ impl Run {
             observer,
             journal,
             backlog: Arc::default(),
-            behind,
         })
     }
 
@@ -174,16 +158,12 @@ impl Run {
         let mut tasks = JoinSet::new();
         for number in 0..options.clients {
             let (sender, backlog) = (Arc::clone(&sender), Arc::clone(backlog));
-            let client = Client::new(number, options.seed, self.behind, sender, backlog);
+            let client = Client::new(number, options.seed, sender, backlog);
             tasks.spawn(client.run(until));
         }
-        let (half, late) = (
-            options.length / 2,
-            options.length.saturating_sub(LAST_SKIPS),
-        );
         for number in 0..OPERATORS {
             let operator = self.operator(number, options)?;
-            tasks.spawn(operator.run(began + half.max(late), until));
+            tasks.spawn(operator.run(until));
         }
         let lanes = Lane::ALL.map(|lane| {
             let plan = lane.plan(options.seed, options.length);
@@ -222,26 +202,23 @@ impl Run {
         }
     }
 
-    /// Has all that was skipped sent again, and waits until no span has anything left to do, or nothing
-    /// moves any more.
+    /// Has all be sent again that was skipped or set aside, and waits until no span has anything left to do, or
+    /// nothing moves any more.
     async fn settle(&self, options: &Options) -> Result<()> {
         let mut operator = self.operator(OPERATORS, options)?;
         let began = Instant::now();
         let (mut before, mut moved_at) = (None, began);
         while began.elapsed() < QUIET_LIMIT && moved_at.elapsed() < STALL_LIMIT {
             tokio::time::sleep(POLL_INTERVAL).await;
-            let (incomplete, skipped) = (
-                self.observer.incomplete().await,
-                self.observer.skipped().await,
-            );
-            let (Ok(incomplete), Ok(skipped)) = (incomplete, skipped) else {
+            let Ok(left) = self.observer.left().await else {
                 continue;
             };
-            if incomplete == 0 && skipped.is_empty() {
+            let set_aside = bill::set_aside(&self.system.abacus).len();
+            if left.is_nothing() && set_aside == 0 {
                 return Ok(());
             }
-            operator.mend(&skipped).await;
-            let now = Some((incomplete, skipped, self.system.abacus.counted_count()));
+            operator.mend(&left).await;
+            let now = Some((left, set_aside, self.system.abacus.counted_count()));
             if now != before {
                 (before, moved_at) = (now, Instant::now());
             }

@@ -57,6 +57,8 @@ pub enum Fault {
     AbacusAway,
     /// Abacus refuses the usages of this plan: their spans are suspended.
     RefusedPlan(&'static str),
+    /// Abacus sets some usages aside after it has accepted them.
+    SetAside,
 }
 
 /// Which commands fail.
@@ -93,6 +95,9 @@ pub struct Planned {
     pub fault: Fault,
 }
 
+/// Only a run of this length has usages that are set aside: it takes five minutes until that is noticed.
+const SET_ASIDES_FROM: Duration = Duration::from_mins(5);
+
 /// A fault, and how long it lasts at least and at most, ms.
 type FaultTemplate = (Fault, i64, i64);
 
@@ -111,7 +116,7 @@ impl Lane {
         rng.shuffle(&mut pool);
         while at < length {
             let Some((fault, low, high)) = pool.pop() else {
-                pool = self.pool();
+                pool = self.pool(length);
                 rng.shuffle(&mut pool);
                 continue;
             };
@@ -161,11 +166,16 @@ impl Lane {
         }
     }
 
-    fn pool(self) -> Vec<FaultTemplate> {
+    fn pool(self, length: Duration) -> Vec<FaultTemplate> {
         match self {
             Self::Database => database_pool(),
             Self::Programs => programs_pool(),
             Self::Abacus => abacus_pool(),
+            Self::Usages if length >= SET_ASIDES_FROM => {
+                let mut pool = usages_pool();
+                pool.push((Fault::SetAside, 2_000, 5_000));
+                pool
+            }
             Self::Usages => usages_pool(),
         }
     }

@@ -24,16 +24,6 @@ pub enum Dates {
     Right,
     /// By a clock that is ahead by this many ms, or behind.
     Off(i64),
-    /// By a clock that was behind by `behind` ms at `since` (ms since epoch) and runs `times` as fast as
-    /// that of the machine, until it is right.
-    Fast {
-        /// When it was set.
-        since: i64,
-        /// How far it was behind then, ms.
-        behind: i64,
-        /// How fast it runs.
-        times: i64,
-    },
     Missing,
 }
 
@@ -43,11 +33,6 @@ impl Dates {
         match self {
             Self::Right => Some(now),
             Self::Off(ahead) => Some(now + ahead),
-            Self::Fast {
-                since,
-                behind,
-                times,
-            } => Some(now.min(since - behind + (now - since) * times)),
             Self::Missing => None,
         }
     }
@@ -188,23 +173,5 @@ impl StandInAbacus {
             *sums.entry(key(&counted.usage)).or_default() += counted.usage.duration();
         }
         sums
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fast_clock_catches_up_and_is_right_from_then_on() {
-        let dates = Dates::Fast {
-            since: 1_000,
-            behind: 700,
-            times: 8,
-        };
-        assert_eq!(dates.at(1_000), Some(300));
-        assert_eq!(dates.at(1_010), Some(380));
-        assert_eq!(dates.at(1_100), Some(1_100));
-        assert_eq!(dates.at(5_000), Some(5_000));
     }
 }
