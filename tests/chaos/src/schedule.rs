@@ -333,6 +333,6 @@ mod tests {
         let length = Duration::from_mins(10);
         let faults = Lane::ALL.into_iter().flat_map(|lane| lane.plan(1, length));
         let kinds: BTreeSet<String> = faults.map(|planned| planned.fault.kind()).collect();
-        assert_eq!(kinds.len(), 17, "{kinds:?}");
+        assert_eq!(kinds.len(), 18, "{kinds:?}");
     }
 }
