@@ -89,13 +89,3 @@ impl AuditRecord {
         }
     }
 }
-
-impl AuditQuery {
-    /// Whether a record belongs in the list, wherever the list begins.
-    pub fn matches(&self, record: &AuditRecord) -> bool {
-        self.from.is_none_or(|from| record.at >= from)
-            && self.to.is_none_or(|to| record.at < to)
-            && (self.who.is_none() || self.who == record.who)
-            && (self.span.is_none() || self.span == record.span)
-    }
-}

@@ -1,6 +1,6 @@
 //! The backlog, and how fast it is sampled.
 
-use sampler_domain::{ClosingMonth, SUSPENDED_DUE_AT, Span, Timestamp};
+use sampler_domain::{ClosingMonth, Timestamp};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug)]
@@ -46,60 +46,4 @@ pub struct Published<T> {
     pub value: T,
     /// How long ago it was written, ms, by the store's own clock.
     pub age: i64,
-}
-
-impl Backlog {
-    /// Nothing, as far as it is known what is to be counted.
-    pub fn nothing(query: &BacklogQuery) -> Self {
-        let closing = query.closing.map(|month| ClosingBacklog {
-            start: month.start,
-            end: month.end,
-            spans: 0,
-        });
-        Self {
-            closing,
-            ..Self::default()
-        }
-    }
-
-    /// Counts a span that is not complete.
-    pub fn add(&mut self, span: &Span, query: &BacklogQuery) {
-        let due_at = span.processing.due_at;
-        // A suspended span has failed, too, and waits for no worker.
-        let is_failed = span.processing.failure.is_some() && due_at < SUSPENDED_DUE_AT;
-        if due_at <= query.now || is_failed {
-            self.due += 1;
-            let since = if is_failed {
-                fell_due(span).unwrap_or(due_at)
-            } else {
-                due_at
-            };
-            self.oldest = Some(self.oldest.map_or(since, |oldest| oldest.min(since)));
-        }
-        if let (Some(left), Some(month)) = (&mut self.closing, query.closing) {
-            let is_in_time = due_at <= month.last_due_at.max(query.now) || is_failed;
-            if is_in_time && is_left(span, month, query.now) {
-                left.spans += 1;
-            }
-        }
-    }
-}
-
-/// Whether a span has time of the closing month left to sample, whichever way sampling goes.
-fn is_left(span: &Span, month: ClosingMonth, now: Timestamp) -> bool {
-    let sampled_to = span.sampled_to();
-    let reached = span.end.map_or(now, |end| end.min(now));
-    sampled_to != reached && sampled_to.min(reached) < month.end
-}
-
-/// When a span whose usage failed fell due: at the end of the planned interval; or, if that goes
-/// backwards, when it was planned.
-fn fell_due(span: &Span) -> Option<Timestamp> {
-    let planned = span.processing.planned.as_ref()?;
-    let is_forward = planned.interval.end > planned.interval.start;
-    Some(if is_forward {
-        planned.interval.end
-    } else {
-        planned.planned_at
-    })
 }

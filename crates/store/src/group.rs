@@ -6,9 +6,10 @@
 //! of them, and 4 MB. There is no timer: a write that arrives alone is sent alone, at once.
 //!
 //! Each caller gets its own answer. Sometimes the answer to the command is not enough: a unique index
-//! refused a write, an update matched nothing, or the answer was lost. Then a read finds out what
-//! happened to the write. A write that is still undecided goes into another command. That is safe:
-//! each write has an id of its own, which refuses a second attempt and by which a read finds it.
+//! refused a write, or an update matched nothing. Then a read finds out what happened to the write. A write
+//! that is still undecided goes into another command. That is safe: each write has an id of its own, which
+//! refuses a second attempt and by which a read finds it. If the answer to a command is lost, its writes
+//! have none: the callers ask again.
 
 mod settle;
 #[cfg(test)]

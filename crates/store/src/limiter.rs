@@ -69,13 +69,6 @@ impl<K: Eq + Hash> Limiter<K> {
         None
     }
 
-    /// Whether the key was admitted in a period that is not over.
-    pub fn knows(&self, key: K) -> bool {
-        let periods = self.lock();
-        let period = periods.get(&Some(key));
-        period.is_some_and(|period| period.began.elapsed() < self.length)
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<Option<K>, Period>> {
         self.periods.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -92,9 +85,7 @@ mod tests {
         let limiter = Limiter::new(20, MINUTE);
         let admitted = |key| (0..1_000).filter(|_| limiter.admit(key) == Some(0)).count();
         assert_eq!((admitted("a"), admitted("b")), (20, 20));
-        assert!(limiter.knows("a") && !limiter.knows("c"));
         tokio::time::advance(MINUTE).await;
-        assert!(!limiter.knows("a"));
         assert_eq!(limiter.admit("a"), Some(980));
         assert_eq!(limiter.admit("a"), Some(0));
     }

@@ -100,15 +100,6 @@ impl SpanQuery {
             && (self.cause.is_none() || self.cause == span.suspension().map(|it| it.cause))
             && (!self.excluded || !span.processing.excluded.is_empty())
     }
-
-    /// Whether a span belongs in the list, wherever the list begins.
-    pub fn matches(&self, span: &Span) -> bool {
-        let resources = self.resources.as_ref();
-        self.target.matches(&span.target)
-            && resources.is_none_or(|ids| ids.contains(&span.target.resource_id))
-            && self.has_state(span)
-            && span.overlaps(self.from, self.to)
-    }
 }
 
 impl SpanPosition {

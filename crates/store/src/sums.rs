@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sampler_domain::{
-    Amount, Entry, Granularity, Id, Interval, Measures, Target, Timestamp, Window, WindowLength,
-};
+use sampler_domain::{Amount, Granularity, Id, Target, Timestamp, Window, WindowLength};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Number, Value};
 
@@ -93,38 +91,6 @@ impl SumQuery {
         (first + usize::from(is_done)).min(self.windows.len())
     }
 
-    pub fn window_of(&self, time: Timestamp) -> Option<Window> {
-        let behind = self.windows.partition_point(|it| it.end <= time);
-        let window = self.windows.get(behind).copied();
-        window.filter(|window| window.start <= time)
-    }
-
-    /// How the windows cut an entry that is counted, if they do.
-    pub fn cut(&self, entry: &Entry) -> Option<CutUsage> {
-        let Interval { start, end } = entry.interval;
-        let is_within = |edge: &Timestamp| start.min(end) < *edge && *edge < start.max(end);
-        let dimension = entry.dimension;
-        let inner = self.windows.iter().skip(1).map(|window| window.start);
-        if inner.clone().any(|edge| is_within(&edge)) {
-            let fits = None;
-            return Some(CutUsage { dimension, fits });
-        }
-        let bounds = [self.windows.first()?.start, self.windows.last()?.end];
-        let bound = bounds.into_iter().find(is_within)?;
-        let next = dimension.boundary_after(bound);
-        let fits = Some((dimension.window_of(bound), next.unwrap_or(Timestamp::MAX)));
-        Some(CutUsage { dimension, fits })
-    }
-
-    /// Whether an entry is counted, in whatever window.
-    pub fn counts(&self, entry: &Entry) -> bool {
-        let resources = self.resources.as_ref();
-        let accepted_at = entry.acceptance.at;
-        self.accepted_to.is_none_or(|to| accepted_at <= to)
-            && self.target.matches(&entry.target)
-            && resources.is_none_or(|ids| ids.contains(&entry.target.resource_id))
-    }
-
     pub fn group_of(&self, target: &Target) -> Vec<Id> {
         let fields = target.fields();
         self.group_by
@@ -158,14 +124,6 @@ impl SumRow {
             .entry(measure)
             .or_default()
             .add(quantity, duration);
-    }
-
-    pub fn add(&mut self, measures: &Measures, duration: i64) {
-        let duration = Number::from(duration);
-        self.add_usages(1, &duration);
-        for it in measures.as_slice() {
-            self.add_measure(it.measure.clone(), it.quantity.as_json(), &duration);
-        }
     }
 
     pub fn position(&self) -> SumPosition {

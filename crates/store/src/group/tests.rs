@@ -9,9 +9,8 @@ use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
+use super::settle::TRIES;
 use super::*;
-
-mod lost_answers;
 
 /// A write, by its number and its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,16 +23,8 @@ enum End {
     Done,
     /// The answer says nothing of any of them; the first `done` are done.
     Silent { done: usize },
-    /// The answer is lost; the first `done` are done.
-    Lost { done: usize },
-    /// The server answers that it gave the command up; nothing is done.
-    GivenUp,
-    /// The answer is lost; all is done as soon as the next `resolve` has been answered.
-    Late,
-    /// Nothing is done, and it takes as long as this to say so.
-    Slow(Duration),
-    /// Each of them is refused by itself.
-    EachRefused,
+    /// The answer is lost.
+    Lost,
     /// The answer says nothing, all is done, and nothing can be looked up.
     Blind,
     /// The command is refused as long as this write is in it.
@@ -51,17 +42,7 @@ struct Script {
     done: Mutex<Vec<u32>>,
     ends: Mutex<VecDeque<End>>,
     blind: AtomicBool,
-    /// `resolve` refuses what it does not find done.
-    refuses: AtomicBool,
-    /// What comes after the next `resolve`.
-    late: Mutex<Vec<u32>>,
 }
-
-/// What `resolve` says that refuses.
-const REFUSED: u32 = u32::MAX;
-
-/// How long a command may come late.
-const LATE: Duration = Duration::from_secs(5);
 
 impl Script {
     fn of(ends: impl IntoIterator<Item = End>) -> Arc<Self> {
@@ -101,8 +82,6 @@ enum Failed {
     Unreachable,
     #[error("the answer is lost")]
     Lost,
-    #[error("the server gave it up")]
-    GivenUp,
     #[error("no")]
     Refused,
     #[error("a unique index has it already")]
@@ -113,17 +92,13 @@ impl CommandFailure for Failed {
     fn outcome(&self) -> WriteOutcome {
         match self {
             Self::Unreachable => WriteOutcome::Unavailable,
-            Self::Lost | Self::GivenUp => WriteOutcome::Unknown,
+            Self::Lost => WriteOutcome::Unknown,
             Self::Refused | Self::Duplicate => WriteOutcome::Refused,
         }
     }
 
     fn is_duplicate_key(&self) -> bool {
         matches!(self, Self::Duplicate)
-    }
-
-    fn may_still_execute(&self) -> bool {
-        matches!(self, Self::Lost)
     }
 }
 
@@ -135,14 +110,6 @@ impl GroupWriter for Scripted {
 
     fn size(write: &Numbered) -> usize {
         write.1
-    }
-
-    fn execution_limit(&self) -> Duration {
-        LATE
-    }
-
-    fn outlasts_late_commands(answer: &u32) -> bool {
-        *answer != REFUSED
     }
 
     async fn send(&self, batch: &[Arc<Numbered>], _send_by: Instant) -> CommandResult<Self> {
@@ -164,23 +131,7 @@ impl GroupWriter for Scripted {
                 self.script.blind.store(true, Ordering::Relaxed);
                 Ok(numbers.iter().map(|_| WriteResult::Unresolved).collect())
             }
-            End::Lost { done } => {
-                does(done);
-                Err(Failed::Lost)
-            }
-            End::GivenUp => Err(Failed::GivenUp),
-            End::Late => {
-                *self.script.late.lock().unwrap() = numbers;
-                Err(Failed::Lost)
-            }
-            End::Slow(time) => {
-                tokio::time::sleep(time).await;
-                Ok(numbers.iter().map(|_| WriteResult::Unresolved).collect())
-            }
-            End::EachRefused => {
-                let refused = |_| WriteResult::Refused(Failed::Refused);
-                Ok(numbers.into_iter().map(refused).collect())
-            }
+            End::Lost => Err(Failed::Lost),
             End::RefusedWith(bad) if numbers.contains(&bad) => Err(Failed::Refused),
             End::Done | End::RefusedWith(_) => {
                 does(numbers.len());
@@ -195,15 +146,9 @@ impl GroupWriter for Scripted {
         if self.script.blind.load(Ordering::Relaxed) {
             return Err(Failed::Unreachable);
         }
-        let mut done = self.script.done.lock().unwrap();
-        let refused = self.script.refuses.load(Ordering::Relaxed);
-        let seen = |write: &Arc<Numbered>| {
-            let done = done.contains(&write.0).then_some(Ok(write.0));
-            done.or(refused.then_some(Ok(REFUSED)))
-        };
-        let seen = batch.iter().map(seen).collect();
-        done.append(&mut self.script.late.lock().unwrap());
-        Ok(seen)
+        let done = self.script.done.lock().unwrap();
+        let seen = |write: &Arc<Numbered>| done.contains(&write.0).then_some(Ok(write.0));
+        Ok(batch.iter().map(seen).collect())
     }
 }
 
@@ -363,6 +308,43 @@ async fn nobody_suffers_for_a_neighbour_that_is_refused() {
     assert!(matches!(answers[1], Err(StoreError::Refused(_))));
     assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
     assert_eq!(commands, [vec![0, 1, 2], vec![0], vec![1], vec![2]]);
+}
+
+fn are_unknown(answers: &[Result<u32, StoreError>]) -> bool {
+    let unknown = |answer: &_| matches!(answer, Err(StoreError::Unknown(_)));
+    answers.iter().all(unknown)
+}
+
+/// It may be carried out later, whatever a read says now.
+#[tokio::test]
+async fn a_command_without_an_answer_is_unknown_and_not_sent_again() {
+    let script = Script::of(then(&[End::Lost]));
+    let (commands, answers) = company(&script, 0).together(&script, &[1; 3]).await;
+    assert!(are_unknown(&answers), "{answers:?}");
+    assert_eq!(commands.len(), 1);
+}
+
+#[tokio::test]
+async fn what_nobody_received_is_not_unknown() {
+    let script = Script::of(then(&[End::Unavailable]));
+    let (_, answers) = company(&script, 0).together(&script, &[1; 3]).await;
+    let unavailable = |answer: &_| matches!(answer, Err(StoreError::Unavailable(_)));
+    assert!(answers.iter().all(unavailable), "{answers:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_resolved_is_unknown() {
+    let script = Script::of(then(&[End::Blind]));
+    let (_, answers) = company(&script, 0).together(&script, &[1; 2]).await;
+    assert!(are_unknown(&answers), "{answers:?}");
+}
+
+#[tokio::test]
+async fn what_never_becomes_clear_ends_after_some_tries() {
+    let script = Script::of(then(&[End::Silent { done: 0 }]));
+    let (commands, answers) = company(&script, 0).together(&script, &[1; 2]).await;
+    assert!(are_unknown(&answers), "{answers:?}");
+    assert_eq!(commands, vec![vec![0, 1]; TRIES]);
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@
 use std::error::Error;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -18,10 +17,6 @@ pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
 
     /// Whether a unique index refused the write. Then nothing was written.
     fn is_duplicate_key(&self) -> bool;
-
-    /// Whether the command may still run: a server continues with a command whose client has
-    /// disconnected.
-    fn may_still_execute(&self) -> bool;
 }
 
 /// The outcome of a write, as far as a failure shows it.
@@ -29,7 +24,7 @@ pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
 pub enum WriteOutcome {
     /// Nothing was sent, so nothing was changed.
     Unavailable,
-    /// It may have been executed.
+    /// It may have been executed, or may be yet.
     Unknown,
     /// It was not executed, and would be refused again.
     Refused,
@@ -115,18 +110,10 @@ pub trait GroupWriter: Debug + Send + Sync + Sized + 'static {
     /// The bytes that a write adds to a command.
     fn size(write: &Self::Write) -> usize;
 
-    /// How long a command may still run after it was sent, if its answer is lost.
-    fn execution_limit(&self) -> Duration;
-
     /// The most commands of this kind in flight.
     fn commands_in_flight() -> usize {
         COMMANDS_IN_FLIGHT
     }
-
-    /// Whether the answer stays true if an earlier command with the same write, whose answer was lost,
-    /// runs later. "It was kept" stays true. "It is refused" does not, unless the same reason refuses
-    /// the earlier command at any later time.
-    fn outlasts_late_commands(answer: &Self::Answer) -> bool;
 
     /// Sends the writes with one command. Returns a result for each, in their order, or the failure of
     /// the whole command. Hands nothing on after `send_by`, when the first caller has stopped waiting.

@@ -56,7 +56,7 @@ of_table! {
             after.is_none_or(|after| record.position() < *after)
         };
         let newest_first = state.audit.values().rev();
-        let found = newest_first.filter(|record| query.matches(record));
+        let found = newest_first.filter(|record| matches(query, record));
         let mut found = found.filter(is_behind);
         let records: Vec<AuditRecord> = found.by_ref().take(query.limit).cloned().collect();
         let has_more = found.next().is_some();
@@ -66,4 +66,12 @@ of_table! {
             records,
         })
     }
+}
+
+/// Whether a record belongs in a list, wherever the list begins.
+fn matches(query: &AuditQuery, record: &AuditRecord) -> bool {
+    query.from.is_none_or(|from| record.at >= from)
+        && query.to.is_none_or(|to| record.at < to)
+        && (query.who.is_none() || query.who == record.who)
+        && (query.span.is_none() || query.span == record.span)
 }

@@ -1,6 +1,7 @@
 //! The rules of the store, as plain functions on a plain value. The store in memory puts a lock around
 //! it; the model of the protocol makes it a part of each of its states.
 
+mod backlog;
 mod causes;
 mod ledger;
 mod watches;
@@ -12,8 +13,8 @@ use sampler_domain::{
     Change, Changed, EventId, NotEnded, Span, SpanId, Target, Timestamp, decide_start, decide_stop,
 };
 use sampler_store::{
-    Backlog, BacklogQuery, DueQuery, NewSpan, NewStop, SpanPage, SpanPosition, SpanQuery, SpansBy,
-    StartOutcome, StopOutcome, Watch,
+    DueQuery, NewSpan, NewStop, SpanPage, SpanPosition, SpanQuery, SpansBy, StartOutcome,
+    StopOutcome, Watch,
 };
 use uuid::Uuid;
 
@@ -160,17 +161,6 @@ impl Table {
         }
     }
 
-    /// The backlog, with a rate of zero.
-    pub fn backlog(&self, query: &BacklogQuery) -> Backlog {
-        let mut backlog = Backlog::nothing(query);
-        let spans = self.all().map(|kept| &kept.span);
-        for span in spans.filter(|span| !span.processing.complete) {
-            backlog.suspended += u64::from(span.suspension().is_some());
-            backlog.add(span, query);
-        }
-        backlog
-    }
-
     /// The spans of the target that have not ended by a moment: the open one, and the one that ends
     /// next after it.
     pub fn find_not_ended(&self, target: &Target, moment: Timestamp) -> Vec<&Span> {
@@ -213,7 +203,7 @@ impl Table {
             after.is_none_or(|after| SpanPosition::of(span) < *after)
         };
         let found = self.all().map(|kept| &kept.span);
-        let found = found.filter(|span| query.matches(span));
+        let found = found.filter(|span| matches(query, span));
         let mut spans: Vec<Span> = found.filter(is_behind).cloned().collect();
         spans.sort_by_key(|span| std::cmp::Reverse(SpanPosition::of(span)));
         let has_more = spans.len() > query.limit;
@@ -279,6 +269,15 @@ fn correlation_id_of(span: &Span) -> Uuid {
         Some(_) => Uuid::new_v5(&Uuid::NAMESPACE_OID, span.id.to_string().as_bytes()),
         None => Uuid::nil(),
     }
+}
+
+/// Whether a span belongs in a list, wherever the list begins.
+fn matches(query: &SpanQuery, span: &Span) -> bool {
+    let resources = query.resources.as_ref();
+    query.target.matches(&span.target)
+        && resources.is_none_or(|ids| ids.contains(&span.target.resource_id))
+        && query.has_state(span)
+        && span.overlaps(query.from, query.to)
 }
 
 fn is_open(span: &Span, target: &Target) -> bool {

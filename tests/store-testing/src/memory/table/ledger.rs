@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use sampler_domain::{Entry, SpanId, Target, Timestamp};
+use sampler_domain::{Entry, Interval, SpanId, Target, Timestamp, Window};
 use sampler_store::{
     CutUsage, Entries, EntryOrder, EntryPosition, LedgerSum, SumPage, SumPosition, SumQuery, SumRow,
 };
+use serde_json::Number;
 
 use super::Table;
 use crate::shared::Shared;
@@ -15,13 +16,6 @@ use crate::shared::Shared;
 pub struct StoredEntry {
     pub entry: Entry,
     pub expires_at: Timestamp,
-}
-
-fn position(entry: &Entry) -> EntryPosition {
-    EntryPosition {
-        accepted_at: entry.acceptance.at,
-        usage_guid: entry.usage_guid.clone(),
-    }
 }
 
 impl Table {
@@ -57,7 +51,7 @@ impl Table {
         let of_span = self.entries();
         let of_span = of_span.filter(|entry| entry.span == *span && entry.target == *target);
         let mut of_span: Vec<&Entry> = of_span.collect();
-        of_span.sort_by_cached_key(|entry| position(entry));
+        of_span.sort_by_cached_key(|entry| EntryPosition::of(entry));
         of_span
     }
 
@@ -76,14 +70,17 @@ impl Table {
         }
         if let Some(after) = after {
             entries.retain(|entry| match order {
-                EntryOrder::Oldest => position(entry) > *after,
-                EntryOrder::Newest => position(entry) < *after,
+                EntryOrder::Oldest => EntryPosition::of(entry) > *after,
+                EntryOrder::Newest => EntryPosition::of(entry) < *after,
             });
         }
         let has_more = entries.len() > limit;
         entries.truncate(limit);
         Entries {
-            next: entries.last().filter(|_| has_more).map(|it| position(it)),
+            next: entries
+                .last()
+                .filter(|_| has_more)
+                .map(|it| EntryPosition::of(it)),
             entries: entries.into_iter().cloned().collect(),
         }
     }
@@ -113,16 +110,16 @@ impl Table {
     /// The sums of the entries.
     pub fn sums(&self, query: &SumQuery) -> Result<SumPage, CutUsage> {
         let mut rows: BTreeMap<SumPosition, SumRow> = BTreeMap::new();
-        for entry in self.entries().filter(|entry| query.counts(entry)) {
-            if let Some(cut) = query.cut(entry) {
+        for entry in self.entries().filter(|entry| is_counted(query, entry)) {
+            if let Some(cut) = cut(query, entry) {
                 return Err(cut);
             }
-            let Some(window) = query.window_of(entry.interval.midpoint()) else {
+            let Some(window) = window_of(query, entry.interval.midpoint()) else {
                 continue;
             };
             let row = SumRow::new(window, query.group_of(&entry.target));
             let row = rows.entry(row.position()).or_insert(row);
-            row.add(&entry.measures, entry.interval.duration());
+            add(row, entry);
         }
         let is_behind = |at: &SumPosition| query.after.as_ref().is_none_or(|after| after < at);
         let rows = rows.into_iter().filter(|(at, _)| is_behind(at));
@@ -146,5 +143,43 @@ impl Table {
     /// Removes an entry, which no store does.
     pub fn remove_entry(&mut self, usage_guid: &str) {
         self.entries.remove(usage_guid);
+    }
+}
+
+/// Whether an entry is counted, in whatever window.
+fn is_counted(query: &SumQuery, entry: &Entry) -> bool {
+    let resources = query.resources.as_ref();
+    query.accepted_to.is_none_or(|to| entry.acceptance.at <= to)
+        && query.target.matches(&entry.target)
+        && resources.is_none_or(|ids| ids.contains(&entry.target.resource_id))
+}
+
+fn window_of(query: &SumQuery, time: Timestamp) -> Option<Window> {
+    let mut windows = query.windows.iter().copied();
+    windows.find(|window| window.start <= time && time < window.end)
+}
+
+/// How the windows cut an entry that is counted, if they do.
+fn cut(query: &SumQuery, entry: &Entry) -> Option<CutUsage> {
+    let Interval { start, end } = entry.interval;
+    let is_within = |edge: &Timestamp| start.min(end) < *edge && *edge < start.max(end);
+    let dimension = entry.dimension;
+    let mut inner = query.windows.iter().skip(1);
+    if inner.any(|window| is_within(&window.start)) {
+        let fits = None;
+        return Some(CutUsage { dimension, fits });
+    }
+    let bounds = [query.windows.first()?.start, query.windows.last()?.end];
+    let bound = bounds.into_iter().find(is_within)?;
+    let next = dimension.boundary_after(bound).unwrap_or(Timestamp::MAX);
+    let fits = Some((dimension.window_of(bound), next));
+    Some(CutUsage { dimension, fits })
+}
+
+fn add(row: &mut SumRow, entry: &Entry) {
+    let duration = Number::from(entry.interval.duration());
+    row.add_usages(1, &duration);
+    for it in entry.measures.as_slice() {
+        row.add_measure(it.measure.clone(), it.quantity.as_json(), &duration);
     }
 }
