@@ -61,6 +61,18 @@ impl Cause {
     }
 }
 
+impl From<Uuid> for CauseId {
+    fn from(id: Uuid) -> Self {
+        Self(id)
+    }
+}
+
+impl From<CauseId> for Uuid {
+    fn from(id: CauseId) -> Self {
+        id.0
+    }
+}
+
 impl fmt::Display for CauseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0.hyphenated(), f)

@@ -3,28 +3,27 @@
 use bson::raw::RawDocument;
 use bson::{Document, doc};
 use mongodb::options::FindOptions;
-use sampler_domain::ClientId;
+use sampler_domain::{ClientId, Timestamp};
 use sampler_store::{ActOutcome, AuditPage, AuditPosition, AuditQuery, AuditRecord, StoreError};
-use serde_json::Value;
+use serde::Deserialize;
 use tracing::error;
 use uuid::Uuid;
 
 use crate::MongoStore;
 use crate::call::hint;
-use crate::document::{Unreadable, moment, read_moment, read_text, unreadable};
+use crate::document::moment;
 use crate::index;
-use crate::unreadable::{decoded, name_of};
+use crate::raw::{self, Unreadable, name_of, unreadable};
 
 pub(crate) async fn record_action(
     store: &MongoStore,
     record: &AuditRecord,
 ) -> Result<(), StoreError> {
-    let audit = &store.audit;
     // A repeat after a lost answer changes nothing.
     let update = doc! { "$setOnInsert": written(record) };
-    let filter = named(record.id);
-    audit
-        .update_one(&audit.collection, filter, update, true)
+    store
+        .audit
+        .update_one(named(record.id), update, true)
         .await?;
     Ok(())
 }
@@ -34,11 +33,8 @@ pub(crate) async fn record_outcome(
     id: Uuid,
     outcome: ActOutcome,
 ) -> Result<(), StoreError> {
-    let audit = &store.audit;
     let update = doc! { "$set": { "outcome": outcome.name() } };
-    audit
-        .update_one(&audit.collection, named(id), update, false)
-        .await?;
+    store.audit.update_one(named(id), update, false).await?;
     Ok(())
 }
 
@@ -61,8 +57,8 @@ pub(crate) async fn audit(store: &MongoStore, query: &AuditQuery) -> Result<Audi
         match record_in(raw) {
             Ok(record) => page.records.push(record),
             Err(problem) => {
-                if store.is_news("audit", raw) {
-                    let name = name_of(raw);
+                let name = name_of(raw);
+                if store.link.logged.is_news("audit", &name) {
                     error!(code = "audit.unreadable", record = %name, error = %problem,
                         "a record of the audit trail cannot be read and is not listed");
                 }
@@ -132,34 +128,43 @@ fn filter(query: &AuditQuery) -> Document {
     filter
 }
 
-fn record_in(raw: &RawDocument) -> Result<AuditRecord, Unreadable> {
-    let document = decoded(raw)?;
-    let outcome = ActOutcome::from_name(read_text(&document, "outcome")?);
-    let AuditPosition { at, id } =
-        position(raw).ok_or_else(|| unreadable("at", "is not a time"))?;
-    Ok(AuditRecord {
-        id,
-        at,
-        who: document.get_str("who").ok().and_then(ClientId::new),
-        act: read_text(&document, "act")?.to_owned(),
-        subject: read_text(&document, "subject")?.to_owned(),
-        span: document.get_str("span").ok().map(str::to_owned),
-        reason: read_text(&document, "reason")?.to_owned(),
-        before: json(&document, "before")?,
-        after: json(&document, "after")?,
-        outcome: outcome.ok_or_else(|| unreadable("outcome", "is not the outcome of an action"))?,
-    })
+#[derive(Deserialize)]
+struct RecordDocument {
+    #[serde(rename = "_id")]
+    id: String,
+    at: Timestamp,
+    who: Option<String>,
+    act: String,
+    subject: String,
+    span: Option<String>,
+    reason: String,
+    before: String,
+    after: String,
+    outcome: String,
 }
 
-fn json(document: &Document, name: &str) -> Result<Value, Unreadable> {
-    serde_json::from_str(read_text(document, name)?).map_err(|_| unreadable(name, "is not JSON"))
+fn record_in(raw: &RawDocument) -> Result<AuditRecord, Unreadable> {
+    let document: RecordDocument = raw::read(raw)?;
+    let json = |text: &str| serde_json::from_str(text).map_err(unreadable);
+    let outcome = ActOutcome::from_name(&document.outcome);
+    Ok(AuditRecord {
+        id: document.id.parse().map_err(unreadable)?,
+        at: document.at,
+        who: document.who.as_deref().and_then(ClientId::new),
+        act: document.act,
+        subject: document.subject,
+        span: document.span,
+        reason: document.reason,
+        before: json(&document.before)?,
+        after: json(&document.after)?,
+        outcome: outcome.ok_or_else(|| unreadable("the outcome is not that of an action"))?,
+    })
 }
 
 /// The position of a record in the trail, even if the record cannot be read.
 fn position(raw: &RawDocument) -> Option<AuditPosition> {
-    let document = decoded(raw).ok()?;
     Some(AuditPosition {
-        at: read_moment(&document, "at").ok()?,
-        id: document.get_str("_id").ok()?.parse().ok()?,
+        at: Timestamp::clamped(raw.get_i64("at").ok()?),
+        id: raw.get_str("_id").ok()?.parse().ok()?,
     })
 }

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
+use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
-use futures_util::TryStreamExt;
-use mongodb::Collection;
-use mongodb::options::AggregateOptions;
 use sampler_domain::partition::PARTITIONS;
-use sampler_domain::{ClosingMonth, SUSPENDED_DUE_AT, Timestamp};
+use sampler_domain::{CauseId, ClosingMonth, SUSPENDED_DUE_AT, Timestamp};
 use sampler_store::{Backlog, BacklogQuery, ClosingBacklog, Published, StoreError};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tracing::error;
+use uuid::Uuid;
 
-use crate::call::{BY_ID, CallError, hint};
-use crate::document::{has_failed, moment, read_integer, read_moment};
+use crate::call::{BY_ID, CallError, Link};
+use crate::document::{cause_to_bson, moment};
 use crate::workers::is_alive;
-use crate::{MongoStore, index};
+use crate::{MongoStore, index, raw};
 
 /// How long the server counts at the most.
 const COUNT_TIME: Duration = Duration::from_secs(2);
@@ -39,12 +40,12 @@ pub(crate) async fn count_backlog(
         Some(month) => Some(ClosingBacklog {
             start: month.start,
             end: month.end,
-            spans: store.count_left(query, month).await? + failed.left,
+            spans: store.count_left(query, month).await? + failed.left.unsigned_abs(),
         }),
         None => None,
     };
     Ok(Backlog {
-        due: due + failed.spans,
+        due: due + failed.spans.unsigned_abs(),
         at_least,
         oldest: oldest.into_iter().chain(failed.oldest).min(),
         suspended: store.count_suspended().await?,
@@ -60,8 +61,7 @@ pub(crate) async fn publish_backlog(
 ) -> Result<(), StoreError> {
     let published = bson::serialize_to_document(backlog).map_err(StoreError::refused)?;
     let (filter, update) = (doc! { "_id": BACKLOG }, dated(BACKLOG, published));
-    let update = store.link.update_one(&store.control, filter, update, true);
-    update.await?;
+    store.control.update_one(filter, update, true).await?;
     Ok(())
 }
 
@@ -97,27 +97,48 @@ pub(crate) async fn report_rate(
     rate: f64,
 ) -> Result<(), StoreError> {
     let (filter, update) = (doc! { "_id": worker }, doc! { "$set": { "rate": rate } });
-    let update = store.link.update_one(&store.workers, filter, update, false);
-    update.await?;
+    store.workers.update_one(filter, update, false).await?;
     Ok(())
 }
 
 /// The spans that wait after a failure.
-#[derive(Default)]
+#[derive(Default, Deserialize)]
 struct Failed {
-    spans: u64,
-    left: u64,
+    spans: i64,
+    #[serde(default)]
+    left: i64,
     oldest: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+struct Count {
+    spans: i64,
+}
+
+#[derive(Deserialize)]
+struct Due {
+    due_at: Timestamp,
+}
+
+#[derive(Deserialize)]
+struct Rate {
+    rate: f64,
+}
+
+#[derive(Deserialize)]
+struct Aged {
+    document: Document,
+    age: i64,
 }
 
 impl MongoStore {
     /// How many spans are due, and whether there are more. The index alone is read.
     async fn count_due(&self, query: &BacklogQuery) -> Result<(u64, bool), CallError> {
         let all = [due_by(query.now), count()];
-        match self.counted(all.to_vec(), index::DUE).await {
+        match self.count_by(all.to_vec(), index::DUE).await {
             Err(error) if error.is_beyond_limits() => {
                 let some = vec![due_by(query.now), doc! { "$limit": COUNTED }, count()];
-                Ok((self.counted(some, index::DUE).await?, true))
+                Ok((self.count_by(some, index::DUE).await?, true))
             }
             counted => Ok((counted?, false)),
         }
@@ -138,8 +159,8 @@ impl MongoStore {
                 count(),
             ]
         };
-        match self.counted(of(DOCUMENTS), index::DUE).await {
-            Err(error) if error.is_beyond_limits() => self.counted(of(COUNTED), index::DUE).await,
+        match self.count_by(of(DOCUMENTS), index::DUE).await {
+            Err(error) if error.is_beyond_limits() => self.count_by(of(COUNTED), index::DUE).await,
             counted => counted,
         }
     }
@@ -152,20 +173,15 @@ impl MongoStore {
             doc! { "$limit": 1 },
             doc! { "$project": { "_id": 0, "due_at": "$processing.due_at" } },
         ];
-        let found = self.aggregate_spans(pipeline, index::DUE).await?;
-        Ok(found
-            .first()
-            .and_then(|found| read_moment(found, "due_at").ok()))
+        let found = first::<Due>(&self.link, pipeline, index::DUE).await?;
+        Ok(found.map(|found| found.due_at))
     }
 
     /// The spans that wait after a failure: as a rule, none. The oldest may be one that is due again.
     async fn count_failed(&self, query: &BacklogQuery) -> Result<Failed, CallError> {
         let failed = doc! { "$match": {
-            "processing.complete": false,
-            "processing.partition": { "$in": all_partitions() },
-            "processing.attempts": { "$gt": 0 },
+            "processing.failure.attempts": { "$gt": 0 },
             "processing.due_at": { "$lt": moment(SUSPENDED_DUE_AT) },
-            "$expr": has_failed(),
         } };
         let waits_at = |time| doc! { "$gt": ["$processing.due_at", moment(time)] };
         let mut group = doc! {
@@ -186,26 +202,20 @@ impl MongoStore {
             doc! { "$limit": DOCUMENTS },
             doc! { "$group": group },
         ];
-        let found = self.aggregate_spans(pipeline, index::FAILED).await?;
-        let read = |found: &Document| Failed {
-            spans: whole(number(found, "spans")),
-            left: whole(number(found, "left")),
-            oldest: read_moment(found, "oldest").ok(),
-        };
-        Ok(found.first().map(read).unwrap_or_default())
+        let found = first(&self.link, pipeline, index::FAILED).await?;
+        Ok(found.unwrap_or_default())
     }
 
     /// The number that a pipeline ends with.
-    async fn counted(&self, pipeline: Vec<Document>, index: &str) -> Result<u64, CallError> {
-        let found = self.aggregate_spans(pipeline, index).await?;
-        Ok(found
-            .first()
-            .map_or(0, |found| whole(number(found, "spans"))))
+    async fn count_by(&self, pipeline: Vec<Document>, index: &str) -> Result<u64, CallError> {
+        let found = first::<Count>(&self.link, pipeline, index).await?;
+        Ok(found.map_or(0, |found| found.spans.unsigned_abs()))
     }
 
     async fn count_suspended(&self) -> Result<u64, CallError> {
-        let suspended = doc! { "$match": { "processing.suspended.cause": { "$gt": "" } } };
-        self.counted(vec![suspended, count()], index::SUSPENDED)
+        let first = cause_to_bson(CauseId::from(Uuid::nil()));
+        let suspended = doc! { "$match": { "processing.failure.cause": { "$gte": first } } };
+        self.count_by(vec![suspended, count()], index::SUSPENDED)
             .await
     }
 
@@ -214,39 +224,11 @@ impl MongoStore {
         let pipeline = vec![
             doc! { "$match": is_alive() },
             doc! { "$group": { "_id": Bson::Null, "rate": { "$sum": "$rate" } } },
+            doc! { "$project": { "rate": { "$toDouble": "$rate" } } },
         ];
-        let found = self
-            .aggregate(self.workers.clone(), pipeline, BY_ID)
-            .await?;
-        let rate = found.first().map_or(0.0, |found| number(found, "rate"));
+        let found = first::<Rate>(&self.workers, pipeline, BY_ID).await?;
+        let rate = found.map_or(0.0, |found| found.rate);
         Ok(if rate.is_finite() { rate.max(0.0) } else { 0.0 })
-    }
-
-    async fn aggregate_spans(
-        &self,
-        pipeline: Vec<Document>,
-        index: &str,
-    ) -> Result<Vec<Document>, CallError> {
-        let spans = self.link.collection.clone();
-        self.aggregate(spans, pipeline, index).await
-    }
-
-    /// The few documents that a pipeline gives.
-    pub(crate) async fn aggregate(
-        &self,
-        of: Collection<Document>,
-        pipeline: Vec<Document>,
-        index: &str,
-    ) -> Result<Vec<Document>, CallError> {
-        let options = AggregateOptions::builder()
-            .hint(hint(index))
-            .max_time(self.link.time_limit.min(COUNT_TIME))
-            .build();
-        let call = async move {
-            let found = of.aggregate(pipeline).with_options(options).await?;
-            found.try_collect::<Vec<_>>().await
-        };
-        self.link.run(call).await
     }
 
     /// A document that was written for all instances, and how old it is, ms.
@@ -259,18 +241,21 @@ impl MongoStore {
             doc! { "$match": { "_id": id } },
             doc! { "$project": { "document": "$$ROOT", "age": age } },
         ];
-        let mut found = self
-            .aggregate(self.control.clone(), pipeline, BY_ID)
-            .await?;
-        let Some(mut found) = found.pop() else {
-            return Ok(None);
-        };
-        let age = read_integer(&found, "age").unwrap_or(i64::MAX);
-        Ok(match found.remove("document") {
-            Some(Bson::Document(document)) => Some((document, age)),
-            _ => None,
-        })
+        let found = first::<Aged>(&self.control, pipeline, BY_ID).await?;
+        Ok(found.map(|found| (found.document, found.age)))
     }
+}
+
+/// The first document that a pipeline gives, if it can be read.
+async fn first<T: DeserializeOwned>(
+    link: &Link,
+    pipeline: Vec<Document>,
+    index: &str,
+) -> Result<Option<T>, CallError> {
+    let time_limit = link.time_limit.min(COUNT_TIME);
+    let found = link.aggregate(pipeline, index, time_limit).await?;
+    let first: Option<&RawDocumentBuf> = found.first();
+    Ok(first.and_then(|raw| raw::read(raw).ok()))
 }
 
 fn all_partitions() -> Vec<i64> {
@@ -287,27 +272,23 @@ fn due_by(time: Timestamp) -> Document {
 }
 
 fn count() -> Document {
-    doc! { "$count": "spans" }
+    doc! { "$group": { "_id": Bson::Null, "spans": { "$sum": 1_i64 } } }
 }
 
 /// Whether a span has time of the closing month left to sample, as an expression.
 fn is_left(now: Timestamp, month: ClosingMonth) -> Document {
     let now = moment(now);
-    let sampled_to = number_or("$processing.last_interval.end", &now);
-    let reached = doc! { "$min": [number_or("$end", &now), &now] };
-    let from = doc! { "$min": [&sampled_to, &reached] };
+    let sampled_to = "$processing.last_interval.end";
+    let reached = doc! { "$min": ["$end", &now] };
+    let from = doc! { "$min": [sampled_to, &reached] };
     doc! { "$and": [
         { "$ne": [sampled_to, reached] },
         { "$lt": [from, moment(month.end)] },
     ] }
 }
 
-fn number_or(field: &str, otherwise: &Bson) -> Document {
-    doc! { "$cond": [{ "$isNumber": field }, field, otherwise] }
-}
-
 fn sum_if(condition: Document) -> Document {
-    doc! { "$sum": { "$cond": [condition, 1, 0] } }
+    doc! { "$sum": { "$cond": [condition, 1_i64, 0_i64] } }
 }
 
 /// When a span fell due whose usage failed.
@@ -315,23 +296,4 @@ fn fell_due() -> Document {
     let end = "$processing.planned_interval.end";
     let is_forward = doc! { "$gt": [end, "$processing.planned_interval.start"] };
     doc! { "$cond": [is_forward, end, "$processing.planned_interval.planned_at"] }
-}
-
-/// A number of any type; 0 where there is none.
-pub(crate) fn number(document: &Document, name: &str) -> f64 {
-    match document.get(name) {
-        Some(Bson::Int32(number)) => f64::from(*number),
-        Some(Bson::Int64(number)) => *number as f64,
-        Some(Bson::Double(number)) => *number,
-        _ => 0.0,
-    }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "held at the limits of the type"
-)]
-fn whole(number: f64) -> u64 {
-    number.round() as u64
 }

@@ -14,7 +14,9 @@ use bson::oid::ObjectId;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use mongodb::error::Error;
-use mongodb::options::{FindOptions, Hint, UpdateModifications};
+use mongodb::options::{
+    AggregateOptions, FindOneAndUpdateOptions, FindOptions, Hint, UpdateModifications,
+};
 use mongodb::results::UpdateResult;
 use mongodb::{Collection, Cursor, Database};
 use sampler_store::group::{CommandFailure, WriteOutcome, WriteResult, write_results};
@@ -22,7 +24,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use crate::unreadable::LoggedDocuments;
+use crate::raw::LoggedDocuments;
 
 mod error;
 
@@ -49,7 +51,7 @@ const SCAN_TIME: Duration = Duration::from_mins(1);
 /// the interval in which the server checks the time.
 pub(crate) const MARGIN: Duration = Duration::from_secs(1);
 
-/// A collection, of spans or of usages, with what each call needs.
+/// A collection, with what each call needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) database: Database,
@@ -83,6 +85,9 @@ pub(crate) enum CallError {
     /// Nothing was sent, because a caller no longer waits for it.
     #[error("it was too late to send the command")]
     TooLate,
+    /// An answer would be larger than it may be.
+    #[error("the answer is too large")]
+    TooLarge,
     /// The task that made the call ended before the call did.
     #[error("the call ended early")]
     Ended(#[source] tokio::task::JoinError),
@@ -114,12 +119,6 @@ impl Link {
     /// How long a caller waits for a call. The server's own limits are shorter; this one is for lost
     /// answers.
     pub(crate) fn call_limit(&self) -> Duration {
-        self.time_limit + MARGIN
-    }
-
-    /// How long the server may still execute a write after it was sent, if its answer is lost: its time
-    /// limit, and the interval in which it checks that.
-    pub(crate) fn execution_limit(&self) -> Duration {
         self.time_limit + MARGIN
     }
 
@@ -211,28 +210,61 @@ impl Link {
         self.run(count).await
     }
 
-    /// Changes one document of a collection.
+    /// The few documents that a pipeline gives.
+    pub(crate) async fn aggregate(
+        &self,
+        pipeline: Vec<Document>,
+        index: &str,
+        time_limit: Duration,
+    ) -> Result<Vec<RawDocumentBuf>, CallError> {
+        let options = AggregateOptions::builder()
+            .hint(hint(index))
+            .max_time(time_limit)
+            .build();
+        let collection = self.collection.clone();
+        let call = async move {
+            let found = collection.aggregate(pipeline).with_options(options).await?;
+            all(found).await
+        };
+        self.run(call).await
+    }
+
+    /// Changes one document.
     pub(crate) async fn update_one(
         &self,
-        of: &Collection<Document>,
         filter: Document,
         update: impl Into<UpdateModifications>,
         upsert: bool,
     ) -> Result<UpdateResult, CallError> {
-        let (of, update) = (of.clone(), update.into());
-        let call = async move { of.update_one(filter, update).upsert(upsert).await };
+        let (collection, update) = (self.collection.clone(), update.into());
+        let call = async move { collection.update_one(filter, update).upsert(upsert).await };
         self.run(call).await
     }
 
-    /// Removes one document of a collection. Returns whether it was there.
-    pub(crate) async fn delete_one(
+    /// Changes the first document of an order that a filter finds. Returns whether there was one.
+    pub(crate) async fn find_and_update(
         &self,
-        of: &Collection<Document>,
         filter: Document,
+        update: impl Into<UpdateModifications>,
+        (index, sort): (&str, Option<Document>),
     ) -> Result<bool, CallError> {
-        let of = of.clone();
-        let removed = self.run(async move { of.delete_one(filter).await });
-        Ok(removed.await?.deleted_count > 0)
+        let options = FindOneAndUpdateOptions::builder()
+            .hint(hint(index))
+            .sort(sort)
+            .projection(doc! { "_id": 1 })
+            .max_time(self.time_limit)
+            .build();
+        let documents = self.collection.clone_with_type::<RawDocumentBuf>();
+        let updated = documents.find_one_and_update(filter, update);
+        Ok(updated.with_options(options).await?.is_some())
+    }
+
+    /// The document with this id, if there is one.
+    pub(crate) async fn find_by_id(&self, id: &str) -> Result<Option<Document>, CallError> {
+        let (collection, filter) = (self.collection.clone(), doc! { "_id": id });
+        let time_limit = self.time_limit;
+        let find = async move { collection.find_one(filter).max_time(time_limit).await };
+        self.run(find).await
     }
 
     /// Finds documents with a linearizable read. The result cannot be rolled back, and no newer primary
@@ -423,12 +455,6 @@ fn written(answer: &Document) -> Result<Written, CallError> {
         |_| Vec::new(),
         |all| all.iter().filter_map(write_failure).collect(),
     );
-    // A router that lost its server knows as little as we do when we lose the router. It comes first: only
-    // it says that something may still run.
-    let mut errors = failed.iter().map(|(_, error)| error);
-    if let Some(lost) = errors.position(CallError::may_still_execute) {
-        return Err(failed.swap_remove(lost).1);
-    }
     if let Some(unconfirmed) = answer.get("writeConcernError") {
         return Err(CallError::Unconfirmed(unconfirmed.to_string()));
     }
@@ -464,31 +490,5 @@ impl Written {
         answer: impl Fn(usize) -> A,
     ) -> Vec<WriteResult<A, CallError>> {
         write_results(self.matched, self.failed, items, answer)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::codes::DUPLICATE_KEY;
-
-    #[test]
-    fn the_reason_of_what_may_succeed_later_is_told() {
-        let answer = |code: i32| {
-            let refused = doc! { "index": 1, "code": code, "errmsg": "why" };
-            doc! { "n": 1, "writeErrors": [refused] }
-        };
-        let user_writes_blocked = 371;
-        let failure = written(&answer(user_writes_blocked)).unwrap_err();
-        assert!(failure.to_string().contains("why"), "{failure}");
-        assert_eq!(failure.outcome(), WriteOutcome::Unknown);
-        let mut both = answer(user_writes_blocked);
-        let host_unreachable = doc! { "index": 0, "code": 6, "errmsg": "lost" };
-        both.insert("writeConcernError", doc! { "code": 64 });
-        let errors = both.get_array_mut("writeErrors").unwrap();
-        errors.push(host_unreachable.into());
-        assert!(written(&both).unwrap_err().may_still_execute());
-        let taken = written(&answer(DUPLICATE_KEY)).unwrap();
-        assert_eq!((taken.matched, taken.failed.len()), (1, 1));
     }
 }

@@ -1,392 +1,240 @@
-//! Causes of refusals: keeping them, probing them, and resuming the spans that are suspended under
-//! them.
-//!
-//! A cause is a document; its spans are found by an index that holds nothing else. Each call can be
-//! repeated at any time, and be made by two workers at once.
+//! Causes of suspensions: fields of the spans that are suspended for them, found by an index that holds nothing
+//! else. Their numbers are counted there, up to a bound.
 
-use async_trait::async_trait;
-use bson::raw::RawDocument;
-use bson::{Bson, Document, RawDocumentBuf, doc};
-use futures_util::TryStreamExt;
-use mongodb::options::FindOptions;
-use sampler_domain::{Cause, CauseId, Id, Timestamp};
-use sampler_store::{Causes, KeptCause, Probe, Resumption, StoreError};
+use std::cmp::Reverse;
+
+use bson::raw::RawDocumentBuf;
+use bson::{Bson, Document, doc};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use sampler_domain::{Cause, CauseId, Timestamp};
+use sampler_store::{CauseQuery, Resumption, StoreError, SuspendedCause};
+use serde::Deserialize;
+use tokio::time::Instant;
 use tracing::error;
+use uuid::Uuid;
 
-use crate::call::{BY_ID, CallError, hint};
-use crate::document::{
-    Unreadable, key_to_bson, moment, read_integer, read_moment, read_optional_moment, read_text,
-    unreadable,
-};
-use crate::entry_document::{ERROR_LEN_MAX, status_in};
-use crate::suspension_document::{read_probe, refusals, under};
-use crate::unreadable::{Identity, Statement, change_each, decoded, key_of};
-use crate::{MongoStore, index, missing_causes};
+use crate::call::{BY_ID, CallError};
+use crate::document::{StoredId, cause_to_bson, moment, uuid_as_cause};
+use crate::processing::FailureDocument;
+use crate::raw::{self, name_of, written};
+use crate::{MongoStore, index};
 
-/// The fields of suspended spans that are read, beside their ids. A span can have half a megabyte.
-const PROJECTED: [&str; 7] = [
-    "processing.key",
-    "processing.version",
-    "processing.failed_version",
-    "processing.last_error",
-    "processing.suspended",
-    "target.resource_id",
-    "target.plan_id",
-];
+/// Causes that are looked at for a list.
+const CAUSES_MAX: usize = 1_000;
 
-#[async_trait]
-impl Causes for MongoStore {
-    async fn register(
-        &self,
-        cause: &Cause,
-        now: Timestamp,
-        probe_at: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.register_as(cause.id(), cause, now, probe_at).await
-    }
+/// Commands at once, where there is one for each cause.
+const AT_ONCE: usize = 4;
 
-    async fn register_missing(
-        &self,
-        now: Timestamp,
-        probe_at: Timestamp,
-    ) -> Result<u64, StoreError> {
-        missing_causes::register_missing(self, now, probe_at).await
-    }
+const CAUSE: &str = "processing.failure.cause";
+const SINCE: &str = "processing.failure.suspended_at";
 
-    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
-        let filter = doc! { "$or": [
-            { "probe_at": { "$lte": moment(now) } },
-            { "resuming": { "$exists": true } },
-        ] };
-        Ok(self.causes_where(filter, "probe_at", limit).await?)
-    }
+/// What is read of a suspended span.
+#[derive(Deserialize)]
+struct Suspended {
+    target: RefusedTarget,
+    processing: RefusedProcessing,
+}
 
-    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
-        let mut filter = named(cause.id);
-        filter.insert("probe_at", moment(cause.probe_at));
-        let update = doc! { "$set": { "probe_at": moment(next) } };
-        self.update_cause(filter, update).await
-    }
+#[derive(Deserialize)]
+struct RefusedTarget {
+    resource_id: StoredId,
+    plan_id: StoredId,
+}
 
-    async fn probe(
-        &self,
-        cause: CauseId,
-        resumption: Resumption,
-        lasts: i64,
-    ) -> Result<Probe, StoreError> {
-        if self.is_probing(cause, resumption.now, lasts).await? {
-            return Ok(Probe::Running);
-        }
-        let filter = doc! { "processing.suspended.cause": cause.to_string() };
-        let Some(raw) = self.first_suspended(filter).await? else {
-            return Ok(Probe::NoSpan);
-        };
-        // Recorded first: if the worker died in between, there could be a second probe beside this
-        // one.
-        let update = doc! { "$set": { "probed": probed(&raw, resumption.now) } };
-        self.update_cause(named(cause), update).await?;
-        // A span that cannot be read is not a probe. The search reports it once it is due.
-        let statement = resume_statement(&raw, cause, resumption, true)
-            .or_else(|| resume_statement(&raw, cause, resumption, false));
-        let Some(statement) = statement else {
-            return Ok(Probe::NoSpan);
-        };
-        change_each(&self.link, &[statement]).await?;
-        Ok(Probe::Begun)
-    }
+#[derive(Deserialize)]
+struct RefusedProcessing {
+    failure: FailureDocument,
+}
 
-    async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
-        let update = doc! { "$max": { "resuming": moment(now) } };
-        self.update_cause(named(cause), update).await
-    }
+/// The cause in a document, whatever else that holds.
+#[derive(Deserialize)]
+struct Caused {
+    processing: CausedProcessing,
+}
 
-    async fn resume_batch(
-        &self,
-        cause: CauseId,
-        until: Timestamp,
-        resumption: Resumption,
-        limit: usize,
-    ) -> Result<u64, StoreError> {
-        let filter = doc! {
-            "processing.suspended.cause": cause.to_string(),
-            "processing.suspended.since": { "$lte": moment(until) },
-        };
-        let found = self.find_suspended(filter, limit).await?;
-        let statements = found
-            .iter()
-            .filter_map(|raw| resume_statement(raw, cause, resumption, false));
-        let statements: Vec<Statement> = statements.collect();
-        if statements.is_empty() {
-            return Ok(0);
-        }
-        let written = change_each(&self.link, &statements).await?;
-        // A span that cannot be changed is found again each time. It must not count, or the worker
-        // would search without a pause.
-        let failed = written.failed.len();
-        Ok((statements.len() - failed.min(statements.len())) as u64)
-    }
+#[derive(Deserialize)]
+struct CausedProcessing {
+    failure: CausedFailure,
+}
 
-    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
-        let Some(filter) = resuming_as(cause) else {
-            return Ok(());
-        };
-        let update = doc! { "$set": { "resuming": moment(until) } };
-        self.update_cause(filter, update).await.map(drop)
-    }
+#[derive(Deserialize)]
+struct CausedFailure {
+    cause: bson::Uuid,
+}
 
-    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
-        let Some(filter) = resuming_as(cause) else {
-            return Ok(());
-        };
-        let update = doc! { "$unset": { "resuming": "" } };
-        self.update_cause(filter, update).await.map(drop)
-    }
-
-    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
-        let filter = doc! { "processing.suspended.cause": cause.id.to_string() };
-        if self.first_suspended(filter).await?.is_some()
-            || self.count_set_aside(cause.id, 1).await? > 0
-        {
-            return Ok(false);
-        }
-        let mut filter = named(cause.id);
-        filter.insert("touched_at", moment(cause.touched_at));
-        filter.insert("resuming", doc! { "$exists": false });
-        Ok(self.link.delete_one(&self.causes, filter).await?)
+impl Caused {
+    fn id(self) -> CauseId {
+        uuid_as_cause(self.processing.failure.cause)
     }
 }
 
-pub(crate) async fn resume_by_operator(
+impl Suspended {
+    /// The cause that it is suspended for, without a number.
+    fn into_cause(self) -> Option<SuspendedCause> {
+        let failure = self.processing.failure.into_failure();
+        let suspension = failure.suspension?;
+        Some(SuspendedCause {
+            id: suspension.cause,
+            cause: Cause {
+                status: failure.status,
+                error: failure.error,
+                resource_id: self.target.resource_id.0,
+                plan_id: self.target.plan_id.0,
+            },
+            since: suspension.since,
+            spans: 0,
+        })
+    }
+}
+
+pub(crate) async fn suspended_causes(
+    store: &MongoStore,
+    limit: usize,
+) -> Result<Vec<CauseId>, StoreError> {
+    let causes = store.first_spans(limit).await?;
+    Ok(causes.into_iter().map(|cause| cause.id).collect())
+}
+
+pub(crate) async fn probe(
     store: &MongoStore,
     cause: CauseId,
+    resumption: Resumption,
 ) -> Result<bool, StoreError> {
-    let until = moment(Timestamp::MAX);
-    let update = doc! { "$max": { "resuming": until }, "$inc": { "resumes": 1_i64 } };
-    store.update_cause(named(cause), update).await
+    let mut update = resumed(resumption);
+    let set = update.get_document_mut("$set").expect("it sets something");
+    set.insert("processing.probe", cause_to_bson(cause));
+    let (link, filter) = (store.link.clone(), doc! { CAUSE: cause_to_bson(cause) });
+    let sort = Some(doc! { CAUSE: 1, SINCE: 1 });
+    let call = async move {
+        let first = (index::SUSPENDED, sort);
+        link.find_and_update(filter, update, first).await
+    };
+    Ok(store.link.run(call).await?)
+}
+
+pub(crate) async fn resume_batch(
+    store: &MongoStore,
+    cause: CauseId,
+    until: Timestamp,
+    resumption: Resumption,
+    limit: usize,
+) -> Result<u64, StoreError> {
+    let suspended = doc! { CAUSE: cause_to_bson(cause), SINCE: { "$lte": moment(until) } };
+    let mut options = store.link.find_options(limit, doc! {}, index::SUSPENDED);
+    options.projection = Some(doc! { "_id": 1 });
+    let found = store.link.fetch(suspended.clone(), options).await?;
+    let ids = found.iter().filter_map(|raw| raw.get("_id").ok().flatten());
+    let ids: Vec<Bson> = ids.filter_map(|id| Bson::try_from(id).ok()).collect();
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    let mut filter = suspended;
+    filter.insert("_id", doc! { "$in": ids });
+    let statement = written(&doc! {
+        "q": filter, "u": resumed(resumption), "multi": true, "hint": BY_ID,
+    });
+    let (link, send_by) = (store.link.clone(), Instant::now() + store.link.call_limit());
+    let call = async move { link.update([&statement], send_by).await };
+    let updated = store.link.run(call).await?;
+    match updated.failed.into_iter().next() {
+        Some((_, failure)) => Err(failure.into()),
+        None => Ok(updated.modified),
+    }
+}
+
+/// The update that resumes a span ([`sampler_domain::Span::resumed`]).
+fn resumed(resumption: Resumption) -> Document {
+    doc! {
+        "$set": {
+            "processing.due_at": moment(resumption.now),
+            "processing.last_change_at": moment(resumption.now),
+            "processing.failure.refusals": i64::from(resumption.refusals),
+        },
+        "$unset": { CAUSE: "", SINCE: "" },
+        "$inc": { "processing.version": 1_i64 },
+    }
+}
+
+pub(crate) async fn causes(
+    store: &MongoStore,
+    query: &CauseQuery,
+) -> Result<Vec<SuspendedCause>, StoreError> {
+    let mut causes = store.first_spans(CAUSES_MAX).await?;
+    if let Some(resources) = &query.resources {
+        causes.retain(|it| resources.contains(&it.cause.resource_id));
+    }
+    let bound = SuspendedCause::COUNT_MAX / causes.len().max(1);
+    let counted = stream::iter(causes).map(|cause| store.counted(cause, bound));
+    let counted = counted.buffered(AT_ONCE);
+    let mut causes: Vec<SuspendedCause> = counted.try_collect().await?;
+    causes.sort_by_key(|it| (Reverse(it.spans), it.since, it.id));
+    causes.truncate(query.limit);
+    Ok(causes)
+}
+
+pub(crate) async fn cause(
+    store: &MongoStore,
+    id: CauseId,
+) -> Result<Option<SuspendedCause>, StoreError> {
+    let found = store.first_suspended(cause_to_bson(id)).await?;
+    let Some(cause) = found.and_then(|raw| store.cause_in(&raw)) else {
+        return Ok(None);
+    };
+    let counted = store.counted(cause, SuspendedCause::COUNT_MAX).await?;
+    Ok(Some(counted))
 }
 
 impl MongoStore {
-    /// Keeps a cause under this id.
-    pub(crate) async fn register_as(
-        &self,
-        id: CauseId,
-        cause: &Cause,
-        now: Timestamp,
-        probe_at: Timestamp,
-    ) -> Result<(), StoreError> {
-        let mut first = doc! {
-            "error": shortened(&cause.error),
-            "resource_id": cause.resource_id.as_str(),
-            "plan_id": cause.plan_id.as_str(),
-            "since": moment(now),
-            "probe_at": moment(probe_at),
-        };
-        if let Some(status) = cause.status {
-            first.insert("status", i32::from(status));
+    /// The causes, each by the span that has been suspended for it for longest: a step in the index for each.
+    async fn first_spans(&self, limit: usize) -> Result<Vec<SuspendedCause>, CallError> {
+        let (mut causes, mut last) = (Vec::new(), CauseId::from(Uuid::nil()));
+        while causes.len() < limit {
+            let behind = doc! { "$gt": cause_to_bson(last) };
+            let Some(raw) = self.first_suspended(behind.into()).await? else {
+                break;
+            };
+            let Some(id) = raw::read::<Caused>(&raw).ok().map(Caused::id) else {
+                break;
+            };
+            last = id;
+            causes.extend(self.cause_in(&raw));
         }
-        let update = doc! { "$setOnInsert": first, "$max": { "touched_at": moment(now) } };
-        self.link
-            .update_one(&self.causes, named(id), update, true)
-            .await?;
-        Ok(())
+        Ok(causes)
     }
 
-    pub(crate) async fn find_causes(
-        &self,
-        filter: Document,
-        sort: Document,
-        limit: usize,
-    ) -> Result<Vec<Document>, CallError> {
-        let options = FindOptions::builder()
-            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .sort(sort)
-            .hint(hint(BY_ID))
-            .max_time(self.link.time_limit)
-            .build();
-        let causes = self.causes.clone();
-        let find = async move {
-            let found = causes.find(filter).with_options(options).await?;
-            found.try_collect::<Vec<_>>().await
-        };
-        self.link.run(find).await
+    /// The span that has been suspended for longest, for the first cause that matches.
+    async fn first_suspended(&self, cause: Bson) -> Result<Option<RawDocumentBuf>, CallError> {
+        let sort = doc! { CAUSE: 1, SINCE: 1 };
+        let mut options = self.link.find_options(1, sort, index::SUSPENDED);
+        options.projection = Some(doc! {
+            "target.resource_id": 1, "target.plan_id": 1, "processing.failure": 1,
+        });
+        let found = self.link.fetch(doc! { CAUSE: cause }, options).await?;
+        Ok(found.into_iter().next())
     }
 
-    /// The cause in a document. A document that cannot be read is logged, and left as it is.
-    pub(crate) fn cause_in(&self, document: &Document) -> Option<KeptCause> {
-        match read_cause(document) {
-            Ok(cause) => Some(cause),
+    /// The cause that a span is suspended for. A span that cannot be read is logged.
+    fn cause_in(&self, raw: &RawDocumentBuf) -> Option<SuspendedCause> {
+        match raw::read::<Suspended>(raw) {
+            Ok(suspended) => suspended.into_cause(),
             Err(problem) => {
-                let name = document.get("_id").map(Bson::to_string).unwrap_or_default();
+                let name = name_of(raw);
                 if self.link.logged.is_news("causes", &name) {
-                    error!(code = "cause.unreadable", cause = name, error = %problem,
-                        "a cause of suspensions cannot be read");
+                    error!(code = "cause.unreadable", span.id = %name, error = %problem,
+                        "the cause of a suspension cannot be read");
                 }
                 None
             }
         }
     }
 
-    /// Returns whether the filter found the cause.
-    async fn update_cause(&self, filter: Document, update: Document) -> Result<bool, StoreError> {
-        let update = self.link.update_one(&self.causes, filter, update, false);
-        Ok(update.await?.matched_count > 0)
-    }
-
-    /// Whether the span that was tried last for the cause has no answer yet, and may still have one:
-    /// it was begun less than `lasts` ms ago. Its own usage may fail for as long as the upstream is away.
-    async fn is_probing(
+    async fn counted(
         &self,
-        cause: CauseId,
-        now: Timestamp,
-        lasts: i64,
-    ) -> Result<bool, StoreError> {
-        let (causes, filter) = (self.causes.clone(), named(cause));
-        let found = async move { causes.find_one(filter).await };
-        let found = self.link.run(found).await?;
-        let recent = found.filter(|found| is_probe_recent(found, now, lasts));
-        let Some(probed) = recent.and_then(|found| where_probed(&found)) else {
-            return Ok(false);
-        };
-        let options = self.link.find_options(1, doc! {}, "_id_");
-        let found = self.link.fetch(probed, options).await?;
-        let is_probe = found.first().and_then(|raw| is_probe(raw, cause));
-        Ok(is_probe.unwrap_or(false))
+        cause: SuspendedCause,
+        bound: usize,
+    ) -> Result<SuspendedCause, CallError> {
+        let of_cause = doc! { CAUSE: cause_to_bson(cause.id) };
+        let spans = self.link.count(of_cause, index::SUSPENDED, bound).await?;
+        Ok(SuspendedCause { spans, ..cause })
     }
-
-    /// The matching span that has been suspended longest.
-    async fn first_suspended(&self, filter: Document) -> Result<Option<RawDocumentBuf>, CallError> {
-        Ok(self.suspended(filter, 1).await?.into_iter().next())
-    }
-
-    /// The keys and suspensions of up to `limit` suspended spans that match, by cause and then by
-    /// the time of suspension. Suspensions of an earlier version are left out.
-    pub(crate) async fn suspended(
-        &self,
-        mut filter: Document,
-        limit: usize,
-    ) -> Result<Vec<RawDocumentBuf>, CallError> {
-        let is_current = doc! { "$eq": ["$processing.suspended.version", "$processing.version"] };
-        filter.extend(doc! { "processing.complete": false, "$expr": is_current });
-        self.find_suspended(filter, limit).await
-    }
-
-    /// The spans in the index of suspended spans that match.
-    pub(crate) async fn find_suspended(
-        &self,
-        filter: Document,
-        limit: usize,
-    ) -> Result<Vec<RawDocumentBuf>, CallError> {
-        let sort = doc! { "processing.suspended.cause": 1, "processing.suspended.since": 1 };
-        let mut options = self.link.find_options(limit, sort, index::SUSPENDED);
-        let mut projection = doc! { "_id": 1 };
-        for name in PROJECTED {
-            projection.insert(name, 1);
-        }
-        options.projection = Some(projection);
-        self.link.fetch(filter, options).await
-    }
-}
-
-/// The statement that resumes a span. The last error and the attempts stay.
-fn resume_statement(
-    raw: &RawDocument,
-    cause: CauseId,
-    resumption: Resumption,
-    is_probe: bool,
-) -> Option<Statement> {
-    let mut condition = doc! { "processing.suspended.cause": cause.to_string() };
-    let mut set = doc! {
-        "processing.due_at": moment(resumption.now),
-        "processing.refusals": refusals(resumption.refusals),
-    };
-    if is_probe {
-        let version = version_of(raw)?;
-        condition.insert("processing.version", version);
-        set.insert("processing.probe", under(cause, version));
-    }
-    let update = doc! { "$set": set, "$unset": { "processing.suspended": "" } };
-    Statement::new(raw, &condition, &update)
-}
-
-fn version_of(raw: &RawDocument) -> Option<i64> {
-    let document = decoded(raw).ok()?;
-    read_integer(document.get_document("processing").ok()?, "version").ok()
-}
-
-/// The probe as it is recorded with the cause: the span, its key, and when it began.
-fn probed(raw: &RawDocument, now: Timestamp) -> Document {
-    let filter = Identity::of(raw).and_then(|id| Document::try_from(id.filter()).ok());
-    doc! {
-        "span": filter.and_then(|filter| filter.get("_id").cloned()),
-        "at": moment(now),
-        "key": key_of(raw).map(key_to_bson),
-    }
-}
-
-/// Whether a span is tried for a cause; none if it cannot be read.
-fn is_probe(raw: &RawDocument, cause: CauseId) -> Option<bool> {
-    let document = decoded(raw).ok()?;
-    let processing = document.get_document("processing").ok()?;
-    let version = read_integer(processing, "version").ok()?;
-    let is_complete = processing.get_bool("complete").unwrap_or(false);
-    Some(!is_complete && read_probe(processing, version) == Some(cause))
-}
-
-/// Whether the last probe of a cause was begun less than `lasts` ms ago.
-fn is_probe_recent(cause: &Document, now: Timestamp, lasts: i64) -> bool {
-    let probed = cause.get_document("probed");
-    let at = probed
-        .ok()
-        .and_then(|probed| read_moment(probed, "at").ok());
-    at.is_some_and(|at| now.since(at).abs() < lasts)
-}
-
-/// The condition that finds the span which was tried last.
-fn where_probed(cause: &Document) -> Option<Document> {
-    let probed = cause.get_document("probed").ok()?;
-    Some(doc! {
-        "_id": probed.get("span")?,
-        "processing.key": probed.get("key")?,
-    })
-}
-
-fn named(id: CauseId) -> Document {
-    doc! { "_id": id.to_string() }
-}
-
-/// The condition that the cause is still being resumed as it was when it was read.
-fn resuming_as(cause: &KeptCause) -> Option<Document> {
-    let mut filter = named(cause.id);
-    filter.insert("resuming", moment(cause.resuming?));
-    // Where it was removed meanwhile, and came again, they are counted from zero.
-    filter.insert("since", moment(cause.since));
-    let never = doc! { "$in": [Bson::Null, 0] };
-    match cause.resumes {
-        0 => filter.insert("resumes", never),
-        resumes => filter.insert("resumes", resumes),
-    };
-    Some(filter)
-}
-
-fn shortened(error: &str) -> String {
-    error.chars().take(ERROR_LEN_MAX).collect()
-}
-
-fn read_cause(document: &Document) -> Result<KeptCause, Unreadable> {
-    let id = read_text(document, "_id")?.parse();
-    Ok(KeptCause {
-        id: id.map_err(|_| unreadable("_id", "is not the id of a cause"))?,
-        cause: Cause {
-            status: status_in(document),
-            error: read_text(document, "error")?.to_owned(),
-            resource_id: Id::from_store(read_text(document, "resource_id")?),
-            plan_id: Id::from_store(read_text(document, "plan_id")?),
-        },
-        since: read_moment(document, "since")?,
-        probe_at: read_moment(document, "probe_at")?,
-        touched_at: read_moment(document, "touched_at")?,
-        resuming: read_optional_moment(document, "resuming")?,
-        // Nobody has, as a rule.
-        resumes: read_integer(document, "resumes").unwrap_or(0),
-    })
 }

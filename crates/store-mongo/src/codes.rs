@@ -121,7 +121,7 @@ fn is_stale_routing(code: i32) -> bool {
 }
 
 /// A router that was cut off from the server behind it, which may still be at work.
-pub(crate) fn is_lost_behind_router(code: i32) -> bool {
+fn is_lost_behind_router(code: i32) -> bool {
     matches!(
         code,
         6 // HostUnreachable

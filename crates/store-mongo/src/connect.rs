@@ -84,57 +84,27 @@ pub(crate) async fn client(options: &MongoOptions) -> Result<Client, ConnectErro
     Ok(Client::with_options(client)?)
 }
 
-/// The links to the collections whose commands may be repeated after a lost answer.
-pub(crate) struct Links {
-    /// To the spans.
-    pub(crate) link: Link,
-    /// To the ledger.
-    pub(crate) usages: Link,
-    /// To the audit trail.
-    pub(crate) audit: Link,
-}
-
-impl Links {
-    /// `control` is the collection into which a flush writes.
-    pub(crate) fn new(options: &MongoOptions, database: &Database, control: &str) -> Self {
-        let linearizable = CollectionOptions::builder()
-            .read_concern(ReadConcern::linearizable())
-            .build();
-        let link = Link {
-            collection: database.collection(&options.collection),
-            linearizable: database
-                .collection_with_options(&options.collection, linearizable.clone()),
-            flushes: database.collection_with_options(control, journalled()),
-            flush_id: ObjectId::new(),
-            time_limit: options.operation_timeout,
-            database: database.clone(),
-            logged: Arc::default(),
-        };
-        let ledger = format!("{}_usages", options.collection);
-        let usages = Link {
-            collection: database.collection(&ledger),
-            linearizable: database.collection_with_options(&ledger, linearizable),
-            ..link.clone()
-        };
-        let audit = Link {
-            collection: database.collection(&format!("{}_audit", options.collection)),
-            ..link.clone()
-        };
-        Self {
-            link,
-            usages,
-            audit,
-        }
-    }
-}
-
-/// Writes are answered once one server has them in its journal. They need not wait for a majority.
-fn journalled() -> CollectionOptions {
+/// The link to the spans.
+pub(crate) fn link(options: &MongoOptions, database: &Database) -> Link {
+    let linearizable = CollectionOptions::builder()
+        .read_concern(ReadConcern::linearizable())
+        .build();
+    // Writes are answered once one server has them in its journal. They need not wait for a majority.
     let journalled = WriteConcern::builder()
         .w(Acknowledgment::Nodes(1))
         .journal(true)
         .build();
-    CollectionOptions::builder()
+    let journalled = CollectionOptions::builder()
         .write_concern(journalled)
-        .build()
+        .build();
+    let flushes = format!("{}_control", options.collection);
+    Link {
+        collection: database.collection(&options.collection),
+        linearizable: database.collection_with_options(&options.collection, linearizable),
+        flushes: database.collection_with_options(&flushes, journalled),
+        flush_id: ObjectId::new(),
+        time_limit: options.operation_timeout,
+        database: database.clone(),
+        logged: Arc::default(),
+    }
 }

@@ -9,15 +9,16 @@ use bson::{Document, doc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::Cursor;
 
-use sampler_domain::{Key, Span};
+use sampler_domain::{Span, SpanId, Target};
 use sampler_store::{DuePages, DueQuery, StoreError};
-use tracing::{error, info};
+use tracing::error;
 
 use crate::MongoStore;
-use crate::call::{CallError, Link, take_spans};
-use crate::document::{Unreadable, moment, placed_by};
+use crate::call::{BY_ID, CallError, Link, take_spans};
+use crate::document::{id_to_bson, moment};
 use crate::index;
-use crate::unreadable::{Statement, change_each, key_of, name_of, span_in};
+use crate::raw::{Unreadable, name_of, span_in};
+use crate::resolve::of_target;
 
 struct Search {
     link: Link,
@@ -49,15 +50,13 @@ impl Search {
         let Some(documents) = self.documents().await? else {
             return Ok(None);
         };
-        let (mut spans, mut misplaced) = (Vec::with_capacity(documents.len()), Vec::new());
+        let mut spans = Vec::with_capacity(documents.len());
         for document in documents {
             match span_in(&document) {
-                Ok(span) if is_misplaced(&document, &span) => misplaced.push((document, span)),
                 Ok(span) => spans.push(span),
                 Err(problem) => tell_unreadable(&self.link, &document, &problem),
             }
         }
-        move_to_key(&self.link, &misplaced).await;
         Ok(Some(spans))
     }
 
@@ -86,29 +85,18 @@ fn tell_unreadable(link: &Link, document: &RawDocument, problem: &Unreadable) {
     }
 }
 
-/// Whether a span has a wrong key, or none: it was adopted before its target could be read, and its
-/// target was corrected since. No other statement would find it.
-fn is_misplaced(document: &RawDocument, span: &Span) -> bool {
-    key_of(document) != Some(Key::of(&span.target))
-}
-
-/// Corrects the keys and partitions of spans. The next search finds them there.
-async fn move_to_key(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
-    let statements = misplaced.iter().filter_map(|(document, span)| {
-        let update = doc! { "$set": placed_by(Key::of(&span.target)) };
-        Statement::new(document, &doc! {}, &update)
-    });
-    let statements: Vec<Statement> = statements.collect();
-    if statements.is_empty() {
-        return;
-    }
-    // If this fails, the next search finds the span again and retries.
-    let moved = change_each(link, &statements).await;
-    let moved = moved.map_or(0, |written| written.modified);
-    info!(
-        spans = moved,
-        "spans were put into the partitions of their targets"
-    );
+/// Reads one span by its id.
+pub(crate) async fn read(
+    store: &MongoStore,
+    id: &SpanId,
+    target: &Target,
+) -> Result<Option<Span>, StoreError> {
+    let mut filter = of_target(target);
+    filter.insert("_id", id_to_bson(id));
+    let options = store.link.find_options(1, doc! {}, BY_ID);
+    let found = store.link.fetch(filter, options).await?;
+    let span = found.first().map(|raw| span_in(raw));
+    span.transpose().map_err(StoreError::refused)
 }
 
 /// The condition on due spans of the query's partitions.

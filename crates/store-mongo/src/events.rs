@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::MongoStore;
 use crate::call::CallError;
-use crate::resolve::{find_spans, readable};
+use crate::resolve::find_spans;
 use crate::starts::StartWrite;
 use crate::stops::StopWrite;
 
@@ -65,6 +65,6 @@ impl Events for MongoStore {
         // The turn is over when the spans are parsed. Without a caller, it is when the call has ended.
         let read = async move { Ok((find_spans(&link, &target, &by).await?, turn)) };
         let (found, _turn) = self.link.run::<_, CallError, _>(read).await?;
-        found.iter().map(readable).collect()
+        Ok(found)
     }
 }

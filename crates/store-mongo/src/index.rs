@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use mongodb::options::IndexOptions;
-use sampler_domain::EntryState;
 
 /// One open span of a target; the ends of its spans.
 pub(crate) const SPAN: &str = "unique_span";
@@ -19,13 +18,10 @@ pub(crate) const START: &str = "unique_start";
 pub(crate) const STOP: &str = "unique_stop";
 /// Spans by when they are due.
 pub(crate) const DUE: &str = "search_due";
-/// Spans whose usage failed and is tried again.
+/// Spans whose usage failed and is tried again, and suspended ones.
 pub(crate) const FAILED: &str = "search_failed";
-pub(crate) const LIST_SUSPENDED: &str = "list_suspended";
 /// Suspended spans by cause; the one that has been suspended for longest comes first.
 pub(crate) const SUSPENDED: &str = "search_suspended";
-/// The usages that the upstream refuses, on the spans that have planned them.
-pub(crate) const REFUSED: &str = "search_refused";
 /// Complete spans, for the clean-up.
 pub(crate) const COMPLETE: &str = "search_complete";
 
@@ -36,20 +32,22 @@ pub(crate) const LIST_RESOURCE: &str = "list_resource";
 /// The spans of an instance, by a hash of 8 bytes.
 pub(crate) const LIST_INSTANCE: &str = "list_instance";
 
-/// The entries of a span, in the order in which they were planned.
+/// All suspended spans, and all of which something is excluded, by their starts.
+pub(crate) const LIST_SUSPENDED: &str = "list_suspended";
+pub(crate) const LIST_EXCLUDED: &str = "list_excluded";
+
+/// The entries of a span, in the order in which they were accepted.
 pub(crate) const OF_SPAN: &str = "of_span";
 /// The usages of an organization, of a resource and of an instance, by their timestamps.
 pub(crate) const SUM_ORGANIZATION: &str = "sum_organization";
 pub(crate) const SUM_RESOURCE: &str = "sum_resource";
 pub(crate) const SUM_INSTANCE: &str = "sum_instance";
 
-/// The usages that are to be sent again.
-pub(crate) const RESEND: &str = "resend";
-
-/// Entries to be confirmed, the oldest month first.
-pub(crate) const UNCONFIRMED: &str = "unconfirmed";
-/// Entries that were set aside, by their cause.
-pub(crate) const SET_ASIDE: &str = "set_aside";
+/// Watches that wait for a worker, by when they are due.
+pub(crate) const WATCH_DUE: &str = "watch_due";
+/// Watches in the order of their list, and those of what is missing.
+pub(crate) const WATCH_LIST: &str = "watch_list";
+pub(crate) const WATCH_MISSING: &str = "watch_missing";
 /// The entries that expire, for the server to remove.
 pub(crate) const EXPIRY: &str = "expiry";
 
@@ -96,23 +94,17 @@ pub(crate) fn indexes() -> [Index; 12] {
             },
             options: partial(doc! { "processing.complete": false }),
         },
-        // Empty as a rule.
+        // Empty as a rule, as all with what failed.
         Index {
             name: FAILED,
-            keys: doc! { "processing.partition": 1, "processing.due_at": 1 },
-            options: partial(doc! { "processing.attempts": { "$gt": 0 } }),
+            keys: doc! { "processing.due_at": 1 },
+            options: partial(doc! { "processing.failure.attempts": { "$gt": 0 } }),
         },
-        // Empty as a rule. A cause is searched in all partitions at once.
+        // A cause is searched in all partitions at once.
         Index {
             name: SUSPENDED,
-            keys: doc! { "processing.suspended.cause": 1, "processing.suspended.since": 1 },
-            options: partial(doc! { "processing.suspended.cause": { "$exists": true } }),
-        },
-        // Empty as a rule. A usage is searched in all partitions at once.
-        Index {
-            name: REFUSED,
-            keys: doc! { "processing.planned_interval.usage_guid": 1 },
-            options: partial(doc! { "processing.refused_at": { "$exists": true } }),
+            keys: doc! { "processing.failure.cause": 1, "processing.failure.suspended_at": 1 },
+            options: partial(doc! { "processing.failure.cause": { "$exists": true } }),
         },
         Index {
             name: COMPLETE,
@@ -136,34 +128,27 @@ pub(crate) fn indexes() -> [Index; 12] {
             keys: doc! { "target.resource_id": 1, "start": 1, "_id": 1 },
             options: IndexOptions::default(),
         },
-        // Empty as a rule.
         Index {
             name: LIST_SUSPENDED,
             keys: doc! { "start": 1, "_id": 1 },
-            options: partial(doc! { "processing.suspended.cause": { "$exists": true } }),
+            options: partial(doc! { "processing.failure.cause": { "$exists": true } }),
+        },
+        Index {
+            name: LIST_EXCLUDED,
+            keys: doc! { "start": 1, "_id": 1 },
+            options: partial(doc! { "processing.excluded": { "$exists": true } }),
         },
     ]
 }
 
-/// The shard key of the ledger. Writes, and lists of a span's entries, are about one span.
-pub(crate) fn ledger_shard_key() -> Document {
-    doc! { "partition": 1, "span": 1 }
-}
-
 /// The indexes of the ledger, beside `_id`, which is the id of the usage. Each makes every usage
-/// dearer. So there is one for the entries of a span, and two that hold only entries that expire, and
-/// those that are to be sent again.
-pub(crate) fn ledger_indexes() -> [Index; 3] {
-    let expiry = IndexOptions::builder()
-        .expire_after(Duration::ZERO)
-        .partial_filter_expression(doc! { "expires_at": { "$exists": true } })
-        .build();
-    let mut of_span = ledger_shard_key();
-    of_span.insert("version", 1);
+/// dearer.
+pub(crate) fn ledger_indexes() -> [Index; 2] {
+    let expiry = IndexOptions::builder().expire_after(Duration::ZERO).build();
     [
         Index {
             name: OF_SPAN,
-            keys: of_span,
+            keys: doc! { "span": 1, "accepted_at": 1, "_id": 1 },
             options: IndexOptions::default(),
         },
         Index {
@@ -171,11 +156,27 @@ pub(crate) fn ledger_indexes() -> [Index; 3] {
             keys: doc! { "expires_at": 1 },
             options: expiry,
         },
-        // As a rule, nothing. It is searched in all partitions at once.
+    ]
+}
+
+/// The indexes of watches. Where usages are not confirmed, they hold nothing and cost nothing.
+pub(crate) fn watch_indexes() -> [Index; 3] {
+    let list = doc! { "accepted_at": 1, "_id": 1 };
+    [
         Index {
-            name: RESEND,
-            keys: doc! { "resend.due_at": 1 },
-            options: partial(doc! { "resend.due_at": { "$exists": true } }),
+            name: WATCH_DUE,
+            keys: doc! { "partition": 1, "due_at": 1 },
+            options: partial(doc! { "asked": true }),
+        },
+        Index {
+            name: WATCH_LIST,
+            keys: list.clone(),
+            options: IndexOptions::default(),
+        },
+        Index {
+            name: WATCH_MISSING,
+            keys: list,
+            options: partial(doc! { "missing.since": { "$exists": true } }),
         },
     ]
 }
@@ -189,7 +190,7 @@ pub(crate) fn sum_index(field: &str) -> Index {
     };
     Index {
         name,
-        keys: doc! { format!("target.{field}"): 1, "timestamp": 1 },
+        keys: doc! { format!("target.{field}"): 1, "dimension": 1, "timestamp": 1 },
         options: IndexOptions::default(),
     }
 }
@@ -206,25 +207,6 @@ pub(crate) fn audit_indexes() -> [Index; 3] {
         keys,
         options: IndexOptions::default(),
     })
-}
-
-/// The indexes of what is asked of the upstream after it has accepted it, and of what it has set aside.
-/// Where usages are not confirmed, they hold nothing and cost nothing.
-pub(crate) fn confirmation_indexes() -> [Index; 2] {
-    let exists = doc! { "$exists": true };
-    let accepted = EntryState::Accepted.name();
-    [
-        Index {
-            name: UNCONFIRMED,
-            keys: doc! { "partition": 1, "ask_again.month": 1, "ask_again.at": 1 },
-            options: partial(doc! { "state": accepted, "ask_again.at": &exists }),
-        },
-        Index {
-            name: SET_ASIDE,
-            keys: doc! { "cause": 1, "state": 1, "_id": 1 },
-            options: partial(doc! { "cause": exists }),
-        },
-    ]
 }
 
 fn partial(filter: Document) -> IndexOptions {
@@ -251,38 +233,17 @@ fn of_target(keys: Document) -> Document {
 mod tests {
     use super::*;
 
-    /// MongoDB's rule for a sharded collection: a unique index begins with the whole shard key
-    /// (`_id` is exempt, and unique within each shard alone).
-    fn fits_shard_key(keys: &Document, shard_key: &Document) -> bool {
-        let count = shard_key.len();
-        keys.len() >= count && keys.iter().take(count).eq(shard_key.iter())
-    }
-
+    /// MongoDB's rule for a sharded collection: a unique index begins with the whole shard key.
     #[test]
     fn each_unique_index_satisfies_the_rule_for_sharded_collections() {
-        for index in indexes() {
-            if index.options.unique == Some(true) {
-                assert!(fits_shard_key(&index.keys, &shard_key()), "{}", index.name);
-                assert_eq!(index.options.sparse, None, "{}", index.name);
-            }
-        }
-        let global = doc! { "start_dedup_id": 1 };
-        assert!(!fits_shard_key(&global, &shard_key()));
-        let turned = doc! { "end": 1, "processing.key": 1 };
-        assert!(!fits_shard_key(&turned, &shard_key()));
-    }
-
-    /// A collection can be sharded by a key that is the beginning of an index which holds every
-    /// document. The guid of a usage is unique within its shard, and all entries of a span are on one.
-    #[test]
-    fn the_ledger_can_be_sharded_by_what_it_is_read_by() {
-        let indexes = ledger_indexes();
         let is_unique = |index: &Index| index.options.unique == Some(true);
-        assert!(!indexes.iter().any(is_unique));
-        let serves = |index: &Index| {
-            fits_shard_key(&index.keys, &ledger_shard_key())
-                && index.options.partial_filter_expression.is_none()
-        };
-        assert!(indexes.iter().any(serves));
+        let mut unique = 0;
+        for index in indexes().iter().filter(|index| is_unique(index)) {
+            let first = index.keys.iter().take(1);
+            assert!(first.eq(shard_key().iter()), "{}", index.name);
+            assert_eq!(index.options.sparse, None, "{}", index.name);
+            unique += 1;
+        }
+        assert_eq!(unique, 3);
     }
 }

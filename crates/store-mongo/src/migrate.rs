@@ -1,8 +1,5 @@
-//! Making the indexes.
-//!
-//! Migrations only add, so that old and new programs can run side by side. They may be run again
-//! at any time, and by many programs at once. The indexes of the original stay until its collection is
-//! taken over (`takeover.rs`).
+//! Making the indexes: again at any time, and by many programs at once. Those of the original stay until its
+//! collection is taken over (`takeover.rs`).
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -19,9 +16,7 @@ use tracing::{info, warn};
 
 use crate::MongoStore;
 use crate::call::{CallError, Link};
-use crate::index::{
-    Index, audit_indexes, confirmation_indexes, indexes, ledger_indexes, sum_index,
-};
+use crate::index::{Index, audit_indexes, indexes, ledger_indexes, sum_index, watch_indexes};
 
 /// The server's codes for an index that is there already, but not as asked for.
 const CONFLICTS: [i32; 3] = [67, 85, 86];
@@ -98,8 +93,11 @@ impl MongoStore {
         for index in indexes() {
             make_index(&self.link, index).await?;
         }
-        for index in ledger_indexes().into_iter().chain(confirmation_indexes()) {
+        for index in ledger_indexes() {
             make_index(&self.usages, index).await?;
+        }
+        for index in watch_indexes() {
+            make_index(&self.unconfirmed, index).await?;
         }
         for index in audit_indexes() {
             make_index(&self.audit, index).await?;
@@ -133,7 +131,7 @@ impl MongoStore {
         }
     }
 
-    /// Makes the index for sums by a field, which searches for ids of instances use as well. If that
+    /// Makes the index for sums by a field. If that
     /// takes longer than a request waits, it continues. One index is made at a time, and only for a
     /// request that waits: where it fails, or somebody stops it, no other begins by itself.
     pub(crate) async fn make_sum_index(&self, field: &str) -> Result<(), StoreError> {

@@ -2,14 +2,14 @@
 //! names.
 
 use async_trait::async_trait;
-use sampler_domain::{CauseId, Change, Changed, Control, Resend, Span, Timestamp};
+use sampler_domain::{CauseId, Change, Changed, Control, Span, Timestamp};
 use sampler_store::{
-    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, EntryKey, KeptControl,
-    Operating, Published, StoreError,
+    ActOutcome, AuditRecord, Backlog, BacklogQuery, ControllerState, KeptControl, Operating,
+    Published, Resumption, StoreError,
 };
 use uuid::Uuid;
 
-use crate::{MongoStore, audit, backlog, causes, changes, control, event_age, resends};
+use crate::{MongoStore, audit, backlog, causes, changes, control, watches, workers};
 
 #[async_trait]
 impl Operating for MongoStore {
@@ -23,24 +23,29 @@ impl Operating for MongoStore {
 
     async fn change_by_operator(
         &self,
-        act: Uuid,
-        span: &Span,
+        read: &Span,
         change: &Change,
         now: Timestamp,
     ) -> Result<Changed, StoreError> {
-        changes::change(self, span, change, Some(act), now).await
+        changes::change_by_operator(self, read, change, now).await
     }
 
-    async fn resume_by_operator(&self, cause: CauseId) -> Result<bool, StoreError> {
-        causes::resume_by_operator(self, cause).await
-    }
-
-    async fn resend_by_operator(
+    async fn resume_batch(
         &self,
-        entry: &EntryKey,
-        resend: &Resend,
-    ) -> Result<bool, StoreError> {
-        resends::mark_resend(self, entry, resend).await
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        causes::resume_batch(self, cause, until, resumption, limit).await
+    }
+
+    async fn resend_missing(&self, usage_guid: &str, now: Timestamp) -> Result<bool, StoreError> {
+        watches::resend_missing(self, usage_guid, now).await
+    }
+
+    async fn time(&self) -> Result<Timestamp, StoreError> {
+        workers::time(self).await
     }
 
     async fn control(&self) -> Result<KeptControl, StoreError> {
@@ -72,7 +77,7 @@ impl Operating for MongoStore {
     }
 
     async fn events_taken_since(&self) -> Result<Timestamp, StoreError> {
-        event_age::events_taken_since(self).await
+        workers::events_taken_since(self).await
     }
 
     async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {

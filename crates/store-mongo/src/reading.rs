@@ -5,19 +5,18 @@ use bson::oid::ObjectId;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
-use sampler_domain::{CauseId, Entry, Id, SpanId, Target};
+use sampler_domain::{CauseId, Id, Span, SpanId, Target};
 use sampler_store::{
-    AuditPage, AuditQuery, CauseQuery, Entries, ListedSpan, Reading, SpanPage, SpanQuery,
-    StoreError, SumPage, SumQuery, SuspendedCause,
+    AuditPage, AuditQuery, CauseQuery, CutUsage, Entries, EntryOrder, EntryPosition, LedgerSum,
+    Reading, SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause, Watch, WatchPage,
+    WatchQuery,
 };
 use tracing::error;
 
-use crate::call::{CallError, Link};
-use crate::document::{Unreadable, member, read, read_optional_moment};
-use crate::entry_document::entry_in;
-use crate::unreadable::{decoded, name_of};
+use crate::call::{BY_ID, CallError, Link};
+use crate::raw::{name_of, span_in};
 use crate::{
-    ConnectError, MongoOptions, MongoStore, audit, cause_list, id_list, index, span_list, sums,
+    ConnectError, MongoOptions, MongoStore, audit, causes, ledger, span_list, sums, watches,
 };
 
 /// The most bytes of documents on one page; a single document may have more.
@@ -39,30 +38,20 @@ impl MongoStore {
     pub async fn reader(&self, options: MongoOptions) -> Result<Self, ConnectError> {
         let mut reader = Self::connect(options).await?;
         reader.link.logged = self.link.logged.clone();
-        reader.usages.logged = self.link.logged.clone();
-        reader.audit.logged = self.link.logged.clone();
         Ok(reader)
     }
 
     /// The span in a document. One that cannot be read is logged.
-    pub(crate) fn listed(&self, raw: &RawDocument) -> Option<ListedSpan> {
-        let listed = listed_span(raw);
-        if let Err(problem) = &listed
-            && self.is_news("list", raw)
-        {
+    pub(crate) fn listed(&self, raw: &RawDocument) -> Option<Span> {
+        let span = span_in(raw);
+        if let Err(problem) = &span {
             let name = name_of(raw);
-            error!(code = "list.unreadable", span.id = %name, error = %problem, "a span cannot be read and is not listed");
+            if self.link.logged.is_news("list", &name) {
+                error!(code = "list.unreadable", span.id = %name, error = %problem,
+                    "a span cannot be read and is not listed");
+            }
         }
-        listed.ok()
-    }
-
-    /// Logs an entry of the ledger that cannot be read.
-    pub(crate) fn tell_of_entry(&self, raw: &RawDocument, problem: &dyn std::fmt::Display) {
-        if self.is_news("usages", raw) {
-            let name = name_of(raw);
-            error!(code = "usage.unreadable", usage = %name, error = %problem,
-                "an entry of the ledger cannot be read");
-        }
+        span.ok()
     }
 }
 
@@ -105,98 +94,69 @@ fn is_hexadecimal(id: &str) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-fn listed_span(raw: &RawDocument) -> Result<ListedSpan, Unreadable> {
-    let document = decoded(raw)?;
-    let span = read(&document)?;
-    let processing = member(&document, "processing")?;
-    let due_at = read_optional_moment(processing, "due_at")?;
-    Ok(ListedSpan { span, due_at })
-}
-
 #[async_trait]
 impl Reading for MongoStore {
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
         span_list::spans(self, query).await
     }
 
-    async fn newest_spans(&self, limit: usize) -> Result<Vec<ListedSpan>, StoreError> {
-        id_list::newest_spans(self, limit).await
+    /// Their ids begin with the time of the insert.
+    async fn newest_spans(&self, limit: usize) -> Result<Vec<Span>, StoreError> {
+        let options = self.link.find_options(limit, doc! { "_id": -1 }, BY_ID);
+        let of_spans = doc! { "_id": { "$type": "objectId" } };
+        let found = self.link.found(of_spans, options, limit).await?;
+        let listed = found.documents.iter().filter_map(|raw| self.listed(raw));
+        Ok(listed.collect())
     }
 
-    async fn span(
-        &self,
-        id: &str,
-        resources: Option<&[Id]>,
-    ) -> Result<Option<ListedSpan>, StoreError> {
+    async fn span(&self, id: &str, resources: Option<&[Id]>) -> Result<Option<Span>, StoreError> {
         let mut forms = vec![Bson::from(id)];
         if is_hexadecimal(id) {
             forms.extend(ObjectId::parse_str(id).map(Bson::ObjectId));
         }
-        let options = self.link.find_options(1, doc! {}, "_id_");
+        let options = self.link.find_options(1, doc! {}, BY_ID);
         let mut filter = doc! { "_id": { "$in": forms } };
         if let Some(resources) = resources {
             let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
             filter.insert("target.resource_id", doc! { "$in": ids });
         }
-        let found = self.link.found(filter, options, 1).await?;
-        let listed = found.documents.first().map(|raw| listed_span(raw));
-        listed.transpose().map_err(StoreError::refused)
+        let found = self.link.fetch(filter, options).await?;
+        let span = found.first().map(|raw| span_in(raw));
+        span.transpose().map_err(StoreError::refused)
     }
 
     async fn causes(&self, query: &CauseQuery) -> Result<Vec<SuspendedCause>, StoreError> {
-        cause_list::causes(self, query).await
+        causes::causes(self, query).await
     }
 
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
-        cause_list::cause(self, id).await
+        causes::cause(self, id).await
     }
 
     async fn usages(
         &self,
         span: &SpanId,
         target: &Target,
-        after: Option<i64>,
+        order: EntryOrder,
+        after: Option<&EntryPosition>,
         limit: usize,
     ) -> Result<Entries, StoreError> {
-        let bound = after.map(|after| doc! { "$gt": after });
-        self.entries_in(span, target, bound, 1, limit).await
+        ledger::usages(self, span, target, order, after, limit).await
     }
 
-    async fn usages_from_end(
-        &self,
-        span: &SpanId,
-        target: &Target,
-        before: Option<i64>,
-        limit: usize,
-    ) -> Result<Entries, StoreError> {
-        let bound = before.map(|before| doc! { "$lt": before });
-        self.entries_in(span, target, bound, -1, limit).await
+    async fn ledger_of(&self, span: &SpanId, target: &Target) -> Result<LedgerSum, StoreError> {
+        ledger::sum_of(self, span, target).await
     }
 
-    async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError> {
-        let options = self.usages.find_options(1, doc! {}, "_id_");
-        let found = self.usages.found(doc! { "_id": id }, options, 1).await?;
-        let entry = found.documents.first().map(|raw| entry_in(raw));
-        entry.transpose().map_err(StoreError::refused)
+    async fn unconfirmed(&self, query: &WatchQuery) -> Result<WatchPage, StoreError> {
+        watches::unconfirmed(self, query).await
     }
 
-    async fn is_refused(&self, usage: &str) -> Result<bool, StoreError> {
-        let filter = doc! {
-            "processing.planned_interval.usage_guid": usage,
-            "processing.refused_at": { "$exists": true },
-        };
-        let options = self.link.find_options(1, doc! {}, index::REFUSED);
-        let found = self.link.found(filter, options, 1).await?;
-        let spans = found
-            .documents
-            .iter()
-            .filter_map(|raw| listed_span(raw).ok());
-        Ok(spans
-            .into_iter()
-            .any(|it| Entry::is_refused_on(&it.span, usage)))
+    async fn watch(&self, usage_guid: &str) -> Result<Option<Watch>, StoreError> {
+        watches::watch(self, usage_guid).await
     }
 
-    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+    async fn sums(&self, query: &SumQuery) -> Result<Result<SumPage, CutUsage>, StoreError> {
         sums::sums(self, query).await
     }
 

@@ -1,34 +1,61 @@
 //! Reads what happened to many events at once, or what they conflict with. Reads are linearizable where an
 //! older state could make the answer to a provider wrong. For what does not change once a majority has it (the
-//! end of a span, an id that another target has) a majority is enough.
+//! end of a span) a majority is enough.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use sampler_domain::{EventId, Key, Span, SpanId, Target, Timestamp};
-use sampler_store::{IdKind, SpansBy, StoreError};
+use sampler_store::{IdKind, SpansBy};
 use tracing::error;
 
-use crate::call::{CallError, Link};
-use crate::document::{
-    OPEN, id_from_bson, id_to_bson, key_to_bson, measured_usage, read_event_id, read_target,
-};
-use crate::projection::{comparable, without_measures};
-use crate::unreadable::{Identity, decoded, name_of, span_in, value_in};
-use crate::{document, index};
+use crate::call::{BY_ID, CallError, Link};
+use crate::document::{OPEN, SpanDocument, id_to_bson, key_to_bson, measures_size, moment};
+use crate::index;
+use crate::raw::{self, name_of};
 
-/// Documents by the target and the `correlation_id` of their spans.
-pub(crate) type ByTarget = HashMap<(Target, String), RawDocumentBuf>;
+/// Spans by their target and their `correlation_id`.
+pub(crate) type ByTarget = HashMap<(Target, String), Span>;
 
 pub(crate) type EventKey = (Target, EventId);
 
-/// Documents by the events that they were found by.
-pub(crate) type ByEvent = HashMap<EventKey, RawDocumentBuf>;
+/// Bytes that kept measures may take beyond those of the start that they are compared with.
+const SPARE_BYTES: usize = 1 << 10;
 
 /// The condition that a span is of this target, in the form that uses the indexes.
 pub(crate) fn of_target(target: &Target) -> Document {
     doc! { "processing.key": key_to_bson(Key::of(target)) }
+}
+
+/// A whole document, but with an empty list of measures: a span can have half a megabyte of them, however
+/// small the event is that it decides about.
+pub(crate) fn without_measures() -> Document {
+    doc! { "measured_usage": { "$slice": 0 } }
+}
+
+/// All that a span is read from. Starts with these keys and ids are compared with it, whose measures
+/// take so many bytes. Where those of the span take more, and so differ, it gets one without a name, which no start
+/// has.
+pub(crate) fn comparable<'a>(starts: impl Iterator<Item = (Key, &'a EventId, usize)>) -> Document {
+    let mut starts: Vec<_> = starts.collect();
+    // The first of several with the same id counts.
+    starts.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
+    let (mut events, mut limits) = (Vec::new(), Vec::new());
+    for (key, id, bytes) in starts {
+        events.push(doc! { "key": key_to_bson(key), "id": id.as_str() });
+        limits.push(i64::try_from(bytes + SPARE_BYTES).unwrap_or(i64::MAX));
+    }
+    let event = doc! { "key": "$processing.key", "id": "$start_dedup_id" };
+    let index = doc! { "$indexOfArray": [{ "$literal": events }, event] };
+    let limit = doc! { "$arrayElemAt": [{ "$literal": limits }, index] };
+    let bytes = doc! { "$bsonSize": { "all": "$measured_usage" } };
+    let another = doc! { "$literal": [{ "measure": "", "quantity": 0 }] };
+    doc! {
+        "measured_usage": { "$cond": [{ "$gt": [bytes, limit] }, another, "$measured_usage"] },
+        "target": 1, "start": 1, "end": 1, "processing": 1,
+        "start_dedup_id": 1, "start_client": 1,
+        "end_dedup_id": 1, "stop_client": 1,
+    }
 }
 
 /// A span of a target as the index of spans has it: by its end and its `correlation_id`.
@@ -50,6 +77,35 @@ impl<'a> SpanOf<'a> {
     }
 }
 
+/// The spans that meet one of these conditions, with their `correlation_id`. One that cannot be read is logged,
+/// and counts as not there.
+async fn find(
+    link: &Link,
+    mut branches: Vec<Document>,
+    index: &str,
+    projection: Document,
+) -> Result<Vec<(Span, String)>, CallError> {
+    // A single branch needs no `$or`, which takes the server longer to plan.
+    let filter = match branches.len() {
+        0 => return Ok(Vec::new()),
+        1 => branches.remove(0),
+        _ => doc! { "$or": branches },
+    };
+    let found = link.find_linearizable(filter, index, projection).await?;
+    let spans = found.iter().filter_map(|raw| {
+        let span = raw::read(raw).and_then(SpanDocument::into_span_with_correlation);
+        if let Err(problem) = &span {
+            let name = name_of(raw);
+            if link.logged.is_news("resolve", &name) {
+                error!(code = "event.unreadable", span.id = %name, error = %problem,
+                    "a document in the way of an event cannot be read");
+            }
+        }
+        span.ok()
+    });
+    Ok(spans.collect())
+}
+
 /// The spans among these that exist.
 pub(crate) async fn by_target<'a>(
     link: &Link,
@@ -61,142 +117,86 @@ pub(crate) async fn by_target<'a>(
         branch.insert("target.correlation_id", span.correlation_id);
         branch
     });
-    let branches = any_of(branches.collect());
-    let found = link.find_linearizable(branches, index::SPAN, without_measures());
-    Ok(by_key(link, found.await?, |raw| {
-        let target = decoded(raw.get_document("target").ok()?).ok()?;
-        let correlation_id = target.get_str("correlation_id").ok()?.to_owned();
-        Some((read_target(&target).ok()?, correlation_id))
-    }))
+    let found = find(link, branches.collect(), index::SPAN, without_measures()).await?;
+    let by_target = found
+        .into_iter()
+        .map(|(span, correlation_id)| ((span.target.clone(), correlation_id), span));
+    Ok(by_target.collect())
 }
 
-/// The open span of a target, and the one that ends next after a time.
-///
-/// The read of the second need not be linearizable: a span that has ended does not change its end.
-async fn not_ended(
+/// The spans that have one of these event ids of a target.
+pub(crate) async fn by_event_id<'a>(
     link: &Link,
-    target: &Target,
-    time: Timestamp,
-) -> Result<Vec<RawDocumentBuf>, CallError> {
-    let mut later = of_target(target);
-    later.insert("end", doc! { "$gt": document::moment(time) });
-    let mut options = link.find_options(1, doc! { "end": 1 }, index::SPAN);
-    options.projection = Some(without_measures());
-    let later = link.find(later, options).await?;
-    let open = by_target(link, std::iter::once(SpanOf::open(target))).await?;
-    Ok(open.into_values().chain(later).collect())
+    kind: IdKind,
+    events: impl Iterator<Item = (&'a Target, &'a EventId)>,
+    projection: Document,
+) -> Result<HashMap<EventKey, Span>, CallError> {
+    let (field, index) = match kind {
+        IdKind::Start => ("start_dedup_id", index::START),
+        IdKind::Stop => ("end_dedup_id", index::STOP),
+    };
+    let branches = events.map(|(target, id)| {
+        let mut branch = of_target(target);
+        branch.insert(field, id.as_str());
+        branch
+    });
+    let found = find(link, branches.collect(), index, projection).await?;
+    let by_event = found.into_iter().filter_map(|(span, _)| {
+        let id = match kind {
+            IdKind::Start => span.start_id.clone(),
+            IdKind::Stop => span.end_id.clone(),
+        };
+        Some(((span.target.clone(), id?), span))
+    });
+    Ok(by_event.collect())
 }
 
+/// Those of the spans that exist.
+pub(crate) async fn existing<'a>(
+    link: &Link,
+    spans: impl Iterator<Item = &'a Span>,
+) -> Result<HashSet<SpanId>, CallError> {
+    let branches = spans.map(|span| {
+        let mut branch = of_target(&span.target);
+        branch.insert("_id", id_to_bson(&span.id));
+        branch
+    });
+    let found = find(link, branches.collect(), BY_ID, without_measures()).await?;
+    Ok(found.into_iter().map(|(span, _)| span.id).collect())
+}
+
+/// The spans that decide about an event of a target.
 pub(crate) async fn find_spans(
     link: &Link,
     target: &Target,
     by: &SpansBy,
-) -> Result<Vec<RawDocumentBuf>, CallError> {
+) -> Result<Vec<Span>, CallError> {
     let (kind, id, projection) = match by {
         SpansBy::StartedBy(id, measures) => {
-            let bytes = measured_usage(measures).map_or(0, |it| it.as_bytes().len());
-            let start = std::iter::once((Key::of(target), id, bytes));
+            let start = std::iter::once((Key::of(target), id, measures_size(measures)));
             (IdKind::Start, id, comparable(start))
         }
         SpansBy::StoppedBy(id) => (IdKind::Stop, id, without_measures()),
         SpansBy::NotEndedBy(moment) => return not_ended(link, target, *moment).await,
     };
     let event = std::iter::once((target, id));
-    let mut found = by_event_id(link, kind, event, projection).await?;
-    let key = (target.clone(), id.clone());
-    Ok(found.remove(&key).into_iter().collect())
+    let found = by_event_id(link, kind, event, projection).await?;
+    Ok(found
+        .into_values()
+        .filter(|it| it.target == *target)
+        .collect())
 }
 
-/// The condition that one of `branches` is met. A single branch needs no `$or`, which takes the server
-/// longer to plan.
-pub(crate) fn any_of(mut branches: Vec<Document>) -> Document {
-    if branches.len() == 1 {
-        return branches.remove(0);
-    }
-    doc! { "$or": branches }
-}
-
-/// Documents by the key of the lookup. An unreadable document affects only the events that look for
-/// its key. A document whose key is unreadable counts as not there.
-fn by_key<K: Eq + std::hash::Hash>(
-    link: &Link,
-    found: Vec<RawDocumentBuf>,
-    key: impl Fn(&RawDocument) -> Option<K>,
-) -> HashMap<K, RawDocumentBuf> {
-    let mut by_key = HashMap::with_capacity(found.len());
-    for raw in found {
-        if let Some(key) = key(&raw) {
-            by_key.insert(key, raw);
-        } else {
-            let name = name_of(&raw);
-            if link.logged.is_news("resolve", &name) {
-                error!(code = "event.unreadable", span.id = %name, "a document in the way of an event cannot be read");
-            }
-        }
-    }
-    by_key
-}
-
-/// The field of the ids of these events.
-fn field_of(kind: IdKind) -> &'static str {
-    match kind {
-        IdKind::Start => "start_dedup_id",
-        IdKind::Stop => "end_dedup_id",
-    }
-}
-
-/// The documents that have one of these event ids of a target.
-pub(crate) async fn by_event_id<'a>(
-    link: &Link,
-    kind: IdKind,
-    events: impl Iterator<Item = (&'a Target, &'a EventId)>,
-    projection: Document,
-) -> Result<ByEvent, CallError> {
-    let field = field_of(kind);
-    let branches = events.map(|(target, id)| {
-        let mut branch = of_target(target);
-        branch.insert(field, id.as_str());
-        branch
-    });
-    let branches: Vec<Document> = branches.collect();
-    if branches.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let index = match kind {
-        IdKind::Start => index::START,
-        IdKind::Stop => index::STOP,
-    };
-    let found = link
-        .find_linearizable(any_of(branches), index, projection)
-        .await?;
-    Ok(by_key(link, found, |raw| event_of(raw, field)))
-}
-
-/// The event whose id a document has in `field`.
-fn event_of(raw: &RawDocument, field: &str) -> Option<EventKey> {
-    let target = decoded(raw.get_document("target").ok()?).ok()?;
-    let id = doc! { field: value_in(raw, field)? };
-    Some((read_target(&target).ok()?, read_event_id(&id, field)?))
-}
-
-pub(crate) async fn by_span_id<'a>(
-    link: &Link,
-    spans: impl Iterator<Item = &'a Span>,
-) -> Result<HashMap<SpanId, RawDocumentBuf>, CallError> {
-    let branches = spans.map(|span| {
-        let mut branch = of_target(&span.target);
-        branch.insert("_id", id_to_bson(&span.id));
-        branch
-    });
-    let branches: Vec<Document> = branches.collect();
-    let found = link.find_linearizable(doc! { "$or": branches }, "_id_", without_measures());
-    Ok(by_key(link, found.await?, |raw| {
-        let id = decoded(&Identity::of(raw)?.filter()).ok()?;
-        id_from_bson(id.get("_id")).ok()
-    }))
-}
-
-/// The span in a document.
-pub(crate) fn readable(raw: &RawDocumentBuf) -> Result<Span, StoreError> {
-    span_in(raw).map_err(StoreError::refused)
+/// The open span of a target, and the one that ends next after a time.
+///
+/// The read of the second need not be linearizable: a span that has ended does not change its end.
+async fn not_ended(link: &Link, target: &Target, time: Timestamp) -> Result<Vec<Span>, CallError> {
+    let mut later = of_target(target);
+    later.insert("end", doc! { "$gt": moment(time) });
+    let mut options = link.find_options(1, doc! { "end": 1 }, index::SPAN);
+    options.projection = Some(without_measures());
+    let later = link.find(later, options).await?;
+    let open = by_target(link, std::iter::once(SpanOf::open(target))).await?;
+    let later = later.iter().filter_map(|raw| raw::span_in(raw).ok());
+    Ok(open.into_values().chain(later).collect())
 }

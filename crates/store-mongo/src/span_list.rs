@@ -11,15 +11,16 @@ use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::{Id, SpanId, SpanState, Timestamp};
-use sampler_store::{ListedSpan, SpanPage, SpanPosition, SpanQuery, StoreError};
+use sampler_store::{SpanPage, SpanPosition, SpanQuery, StoreError};
+use serde::Deserialize;
 
 use crate::MongoStore;
 use crate::call::{CallError, hint};
-use crate::document::{id_from_bson, id_to_bson, moment, read_moment};
+use crate::document::{cause_to_bson, id_from_bson, id_to_bson, moment};
 use crate::index;
+use crate::raw;
 use crate::reading::FoundDocuments;
 use crate::resolve::of_target;
-use crate::unreadable::value_in;
 
 /// Spans that are compared with a query for one page.
 const WINDOW: usize = 10_000;
@@ -46,11 +47,15 @@ pub(crate) async fn spans(store: &MongoStore, query: &SpanQuery) -> Result<SpanP
             let range = Range::new(index::LIST_RESOURCE, Some(("target.resource_id", id)));
             store.list_range(query, &range).await
         }
-        None if query.state == Some(SpanState::Suspended) => {
-            let range = Range::new(index::LIST_SUSPENDED, None);
+        None if is_of_suspended(query) => {
+            let range = Range::partial(index::LIST_SUSPENDED, is_suspended());
             store.list_range(query, &range).await
         }
-        _ => Err(StoreError::Refused("the query is too wide".into())),
+        None if query.excluded => {
+            let range = Range::partial(index::LIST_EXCLUDED, has_excluded());
+            store.list_range(query, &range).await
+        }
+        _ => Err(StoreError::refused("the query is too wide")),
     }
 }
 
@@ -109,7 +114,10 @@ impl MongoStore {
         let mut options = bounds.options(range);
         options.skip = Some(WINDOW as u64 - 1);
         options.projection = Some(doc! { "_id": 1, "start": 1 });
-        let found = self.link.found(range.condition(), options, ODD_MAX).await?;
+        let found = self
+            .link
+            .found(range.condition.clone(), options, ODD_MAX)
+            .await?;
         Ok(found.documents.iter().find_map(|raw| position(raw)))
     }
 
@@ -151,7 +159,7 @@ impl MongoStore {
         let mut page = SpanPage::default();
         let listed = found.documents.iter().filter_map(|raw| self.listed(raw));
         page.spans
-            .extend(listed.filter(|listed| query.has_state(&listed.span)));
+            .extend(listed.filter(|span| query.has_state(span)));
         page.next = if found.has_more {
             found.documents.iter().rev().find_map(|raw| position(raw))
         } else {
@@ -165,6 +173,10 @@ impl MongoStore {
 struct Range<'a> {
     index: &'static str,
     field: Option<(&'static str, &'a Id)>,
+    /// The condition of the index. A partial index needs its own condition to be used. The others
+    /// have none, since any condition, also one on a key, would have the server fetch the
+    /// documents.
+    condition: Document,
 }
 
 /// The lowest key of a range, and the one behind its highest.
@@ -175,7 +187,19 @@ struct Bounds {
 
 impl<'a> Range<'a> {
     fn new(index: &'static str, field: Option<(&'static str, &'a Id)>) -> Self {
-        Self { index, field }
+        Self {
+            index,
+            field,
+            condition: Document::new(),
+        }
+    }
+
+    fn partial(index: &'static str, condition: Document) -> Self {
+        Self {
+            index,
+            field: None,
+            condition,
+        }
     }
 
     fn key(&self, start: Bson, id: Bson) -> Document {
@@ -192,16 +216,6 @@ impl<'a> Range<'a> {
         let mut order: Document = field.into_iter().collect();
         order.extend(doc! { "start": -1, "_id": -1 });
         order
-    }
-
-    /// The condition of the index. A partial index needs its own condition to be used. The others
-    /// have none, since any condition, also one on a key, would have the server fetch the
-    /// documents.
-    fn condition(&self) -> Document {
-        match self.field {
-            Some(_) => Document::new(),
-            None => is_suspended(),
-        }
     }
 
     /// The bounds of the index for a query. Unlike conditions, bounds know no types: ids that are
@@ -225,6 +239,8 @@ fn is_of_range_alone(query: &SpanQuery) -> bool {
     query.target.conditions().count() == 1
         && query.resources.is_none()
         && query.state.is_none()
+        && query.cause.is_none()
+        && !query.excluded
         && query.from.is_none()
 }
 
@@ -239,10 +255,17 @@ impl Bounds {
     }
 }
 
-/// The condition that a span is suspended. The original, when it continues a span, leaves the field
-/// there: a suspension counts only with the version in it.
 fn is_suspended() -> Document {
-    doc! { "processing.suspended.cause": { "$exists": true } }
+    doc! { "processing.failure.cause": { "$exists": true } }
+}
+
+fn has_excluded() -> Document {
+    doc! { "processing.excluded": { "$exists": true } }
+}
+
+/// Whether all spans of a query are suspended.
+fn is_of_suspended(query: &SpanQuery) -> bool {
+    query.state == Some(SpanState::Suspended) || query.cause.is_some()
 }
 
 /// Documents that may be spans: a document with an `_id` of another type is of another program.
@@ -276,14 +299,17 @@ fn filter(query: &SpanQuery) -> Document {
         Some(SpanState::Stopped) => {
             filter.insert("end", doc! { "$ne": Bson::Null });
         }
-        Some(SpanState::Suspended) => {
-            let mut condition = doc! { "$exists": true };
-            if let Some(cause) = query.cause {
-                condition.insert("$eq", cause.to_string());
-            }
-            filter.insert("processing.suspended.cause", condition);
+        Some(SpanState::Suspended | SpanState::Complete) | None => {}
+    }
+    if is_of_suspended(query) {
+        let mut condition = doc! { "$exists": true };
+        if let Some(cause) = query.cause {
+            condition.insert("$eq", cause_to_bson(cause));
         }
-        Some(SpanState::Complete) | None => {}
+        filter.insert("processing.failure.cause", condition);
+    }
+    if query.excluded {
+        filter.extend(has_excluded());
     }
     if let Some(from) = query.from.map(moment) {
         filter.insert(
@@ -304,14 +330,14 @@ fn merged(pages: Vec<SpanPage>, limit: usize) -> SpanPage {
     let end = ends.max_by_key(|end| rank(end)).cloned();
     let mut spans: Vec<_> = pages.into_iter().flat_map(|page| page.spans).collect();
     if let Some(end) = &end {
-        spans.retain(|listed| rank(&listed.position()) >= rank(end));
+        spans.retain(|listed| rank(&SpanPosition::of(listed)) >= rank(end));
     }
-    spans.sort_by_key(|listed| Reverse(rank(&listed.position())));
+    spans.sort_by_key(|listed| Reverse(rank(&SpanPosition::of(listed))));
     let has_more = spans.len() > limit;
     spans.truncate(limit);
     let last = spans.last().filter(|_| has_more);
     SpanPage {
-        next: last.map(ListedSpan::position).or(end),
+        next: last.map(SpanPosition::of).or(end),
         spans,
     }
 }
@@ -324,15 +350,15 @@ fn rank(position: &SpanPosition) -> (Timestamp, bool, SpanId) {
 
 /// The position of a document in a list, even if the document cannot be read as a span.
 fn position(raw: &RawDocument) -> Option<SpanPosition> {
-    let start = doc! { "start": value_in(raw, "start")? };
-    let start = read_moment(&start, "start").or_else(|problem| match start.get("start") {
-        #[expect(clippy::cast_possible_truncation, reason = "it is clamped anyway")]
-        Some(Bson::Double(start)) => Ok(Timestamp::clamped(start.floor() as i64)),
-        _ => Err(problem),
-    });
-    let id: SpanId = id_from_bson(value_in(raw, "_id").as_ref()).ok()?;
+    #[derive(Deserialize)]
+    struct Position {
+        #[serde(rename = "_id")]
+        id: Bson,
+        start: Timestamp,
+    }
+    let position: Position = raw::read(raw).ok()?;
     Some(SpanPosition {
-        start: start.ok()?,
-        id,
+        start: position.start,
+        id: id_from_bson(&position.id).ok()?,
     })
 }

@@ -2,24 +2,23 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::raw::{RawDocumentBuf, cstr};
-use bson::{Bson, Document, doc, rawdoc};
+use bson::{Binary, Bson, Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::error::Error;
 use sampler_domain::{EventId, Key, NotEnded, Refusal, Span, Timestamp, decide_start};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
 use sampler_store::{IdKind, NewSpan, StartOutcome, StoreError};
+use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
-use crate::document::{OPEN, Unreadable, key_to_bson, moment, open_span_document, read_moment};
+use crate::document::{OPEN, key_to_bson, measures_size, moment, open_span_document};
 use crate::index;
-use crate::projection::comparable;
-use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_span_id, by_target, readable};
-use crate::unreadable::{decoded, key_of};
+use crate::raw;
+use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_target, comparable, existing};
 
 /// How many spans one search may find for each start. If it finds as many, each start gets its own search.
 const SPANS_EACH: usize = 4;
@@ -42,7 +41,7 @@ pub(crate) struct StartWrite {
 impl StartWrite {
     pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
         let key = Key::of(&new.span.target);
-        let document = open_span_document(&new, key).map_err(StoreError::refused)?;
+        let document = open_span_document(&new.span, new.now).map_err(StoreError::refused)?;
         Ok(Self { new, key, document })
     }
 
@@ -63,19 +62,6 @@ impl GroupWriter for StartWriter {
 
     fn size(write: &StartWrite) -> usize {
         write.document.as_bytes().len()
-    }
-
-    fn execution_limit(&self) -> Duration {
-        self.link.execution_limit()
-    }
-
-    /// A conflict can be gone when an earlier command with the same start runs late: an open span can
-    /// be stopped, and the clean-up makes an id free again.
-    fn outlasts_late_commands(answer: &StartOutcome) -> bool {
-        match answer {
-            StartOutcome::Opened | StartOutcome::Repeated { .. } => true,
-            StartOutcome::Refused(_) => false,
-        }
     }
 
     /// Inserts the spans. A start that is alone is one statement, which inserts it unless its
@@ -128,18 +114,18 @@ impl GroupWriter for StartWriter {
             Some((&write.new.span.target, id))
         });
         let compared = comparable(batch.iter().filter_map(|write| {
-            let measures = write.document.get_array("measured_usage").ok()?;
-            Some((write.key, write.id()?, measures.as_bytes().len()))
+            let bytes = measures_size(&write.new.span.measures);
+            Some((write.key, write.id()?, bytes))
         }));
         let earlier = by_event_id(&self.link, IdKind::Start, events, compared).await?;
         let spans = batch.iter().map(|write| &write.new.span);
-        let own = by_span_id(&self.link, spans).await?;
+        let own = existing(&self.link, spans).await?;
         let resolutions = batch.iter().map(|write| {
-            if own.contains_key(&write.new.span.id) {
+            if own.contains(&write.new.span.id) {
                 return Some(Ok(StartOutcome::Opened));
             }
             let by_id = write.event().and_then(|event| earlier.get(&event));
-            resolve_one(&write.new, by_id, &open).transpose()
+            resolve_one(&write.new, by_id, &open).map(Ok)
         });
         Ok(resolutions.collect())
     }
@@ -148,20 +134,14 @@ impl GroupWriter for StartWriter {
 /// The outcome of a start that has inserted nothing; none where nothing that was read refuses it. Then the
 /// overlap stands that the search before the insert has found ([`StartWriter::send`]); without one, the start is
 /// sent again.
-fn resolve_one(
-    new: &NewSpan,
-    by_id: Option<&RawDocumentBuf>,
-    open: &ByTarget,
-) -> Result<Option<StartOutcome>, StoreError> {
-    let by_id = by_id.map(readable).transpose()?;
+fn resolve_one(new: &NewSpan, by_id: Option<&Span>, open: &ByTarget) -> Option<StartOutcome> {
     let key = (new.span.target.clone(), OPEN.to_owned());
     let others = NotEnded {
         is_open: open.contains_key(&key),
         until: None,
     };
     let event = new.span.start_event();
-    let decision = decide_start(&event, by_id.as_ref(), others);
-    Ok(StartOutcome::found(decision))
+    StartOutcome::found(decide_start(&event, by_id, others))
 }
 
 impl StartWriter {
@@ -206,10 +186,12 @@ impl StartWriter {
         };
         let mut by_key: HashMap<Key, Vec<Option<Timestamp>>> = HashMap::new();
         for raw in &found {
-            let document = decoded(raw).ok();
-            let end = document.and_then(|document| read_end(&document).ok());
-            if let (Some(key), Some(end)) = (key_of(raw), end) {
-                by_key.entry(key).or_default().push(end);
+            let Ok(found) = raw::read::<Ending>(raw) else {
+                continue;
+            };
+            if let Ok(key) = found.processing.key.bytes.try_into() {
+                let ends = by_key.entry(Key::from_bytes(key)).or_default();
+                ends.push(found.end);
             }
         }
         let others = batch.iter().map(|write| {
@@ -263,15 +245,14 @@ fn ends_after_start(span: &Span) -> Document {
     doc! { "$not": { "$lte": moment(span.start) } }
 }
 
-/// The end of the span that a document is. It fails where that is not a number and cannot be compared.
-fn read_end(document: &Document) -> Result<Option<Timestamp>, Unreadable> {
-    match document.get("end") {
-        None | Some(Bson::Null) => Ok(None),
-        Some(Bson::Double(end)) => {
-            #[expect(clippy::cast_possible_truncation, reason = "it is clamped anyway")]
-            let end = Timestamp::clamped(end.ceil() as i64);
-            Ok(Some(end))
-        }
-        Some(_) => read_moment(document, "end").map(Some),
-    }
+/// What a search for spans that have not ended reads: the members of its index.
+#[derive(Deserialize)]
+struct Ending {
+    end: Option<Timestamp>,
+    processing: Keyed,
+}
+
+#[derive(Deserialize)]
+struct Keyed {
+    key: Binary,
 }

@@ -1,25 +1,47 @@
 //! Ending spans (section 6.2 of the paper), many with one command.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::raw::{RawBson, RawDocumentBuf, cstr};
 use bson::rawdoc;
-use sampler_domain::{Key, StopEvent, decide_stop};
-use sampler_store::group::{CommandResult, GroupWriter, Resolution};
-use sampler_store::{IdKind, NewStop, StopOutcome, StoreError};
+use sampler_domain::{Key, Span, StopEvent, decide_stop};
+use sampler_store::group::{CommandFailure, CommandResult, GroupWriter, Resolution, WriteResult};
+use sampler_store::{IdKind, NewStop, StopOutcome};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
 use crate::document::{OPEN, key_as_binary, moment};
 use crate::index;
-use crate::projection::without_measures;
-use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_target, readable};
+use crate::raw::decoded;
+use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_target, without_measures};
 
 #[derive(Debug)]
 pub(crate) struct StopWriter {
     pub(crate) link: Link,
+}
+
+impl StopWriter {
+    async fn end_alone(
+        &self,
+        write: &StopWrite,
+        send_by: Instant,
+    ) -> Result<WriteResult<StopOutcome, CallError>, CallError> {
+        if Instant::now() >= send_by {
+            return Err(CallError::TooLate);
+        }
+        let statement = decoded(&write.statement);
+        let part = |name| statement.get_document(name).cloned().unwrap_or_default();
+        let update = self
+            .link
+            .find_and_update(part("q"), part("u"), (index::SPAN, None));
+        match update.await {
+            Ok(true) => Ok(WriteResult::Settled(StopOutcome::Ended)),
+            Ok(false) => Ok(WriteResult::Unresolved),
+            Err(error) if error.is_duplicate_key() => Ok(WriteResult::Unresolved),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// A stop, and the statement that makes it. The index of spans refuses the same update a second time,
@@ -63,7 +85,7 @@ fn statement(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
     }
 }
 
-/// It leaves `processing.version` alone, and makes the span due by its end.
+/// It makes the span due by its end.
 fn update(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
     let event = &new.event;
     let end = event.timestamp.as_millis();
@@ -77,7 +99,11 @@ fn update(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
     if let Some(client) = &new.client {
         set.append(cstr!("stop_client"), client.as_str());
     }
-    rawdoc! { "$set": set, "$min": { "processing.due_at": end } }
+    rawdoc! {
+        "$set": set,
+        "$inc": { "processing.version": 1_i64 },
+        "$min": { "processing.due_at": end },
+    }
 }
 
 #[async_trait]
@@ -90,19 +116,13 @@ impl GroupWriter for StopWriter {
         write.statement.as_bytes().len()
     }
 
-    fn execution_limit(&self) -> Duration {
-        self.link.execution_limit()
-    }
-
-    /// A stop that is executed late ends the span that is open then.
-    fn outlasts_late_commands(answer: &StopOutcome) -> bool {
-        match answer {
-            StopOutcome::Ended | StopOutcome::Repeated => true,
-            StopOutcome::Refused(_) => false,
-        }
-    }
-
+    /// A stop that is alone is a `findOneAndUpdate` (section 6.2), whose answer the driver asks for again where it
+    /// is lost.
     async fn send(&self, batch: &[Arc<StopWrite>], send_by: Instant) -> CommandResult<Self> {
+        if let [write] = batch {
+            let ended = self.end_alone(write, send_by).await?;
+            return Ok(vec![ended]);
+        }
         let statements = batch.iter().map(|write| &write.statement);
         let updated = self.link.update(statements, send_by).await?;
         Ok(updated.write_results(batch.len(), |_| StopOutcome::Ended))
@@ -133,27 +153,18 @@ impl GroupWriter for StopWriter {
         let earlier = by_event_id(&self.link, IdKind::Stop, events, measures).await?;
         let resolutions = batch.iter().map(|write| {
             let by_id = write.event().and_then(|event| earlier.get(&event));
-            resolve_one(write, by_id, &spans).transpose()
+            resolve_one(write, by_id, &spans).map(Ok)
         });
         Ok(resolutions.collect())
     }
 }
 
 /// The outcome of a stop whose update has changed nothing; none where it is to be sent again.
-fn resolve_one(
-    write: &StopWrite,
-    by_id: Option<&RawDocumentBuf>,
-    spans: &ByTarget,
-) -> Result<Option<StopOutcome>, StoreError> {
+fn resolve_one(write: &StopWrite, by_id: Option<&Span>, spans: &ByTarget) -> Option<StopOutcome> {
     let event = &write.event;
     if spans.contains_key(&(event.target.clone(), write.correlation_id.clone())) {
-        return Ok(Some(StopOutcome::Ended));
+        return Some(StopOutcome::Ended);
     }
-    let by_id = by_id.map(readable).transpose()?;
-    // An open span that cannot be read does not concern a repeat.
     let open = spans.get(&(event.target.clone(), OPEN.to_owned()));
-    let open = open.filter(|_| by_id.is_none());
-    let open = open.map(readable).transpose()?;
-    let decision = decide_stop(event, by_id.as_ref(), open.as_ref());
-    Ok(StopOutcome::found(decision))
+    StopOutcome::found(decide_stop(event, by_id, open))
 }

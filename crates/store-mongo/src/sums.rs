@@ -4,7 +4,9 @@
 //! that stay exact. Quantities are multiplied here, in 128 bits ([`Amount`](sampler_domain::Amount)).
 //! As the measures of a span do not change, there are few such parts for each row.
 //!
-//! An index makes each usage dearer, so those for sums are made by the first sum that needs them.
+//! An index makes each usage dearer, so those for sums are made by the first sum that needs them. They hold
+//! the dimension of a usage before its time: so the check whether the windows would cut a usage reads no more
+//! than the calendar around their bounds, and nothing where the bounds are of the calendar.
 //!
 //! A page asks for some windows at a time, in their order, so that a list of many windows continues
 //! where its time ran out, and none is added up twice. The parts of a window come sorted by group: what
@@ -15,18 +17,18 @@ use std::time::Duration;
 
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
-use mongodb::error::{Error, ErrorKind};
 use mongodb::options::AggregateOptions;
-use sampler_domain::{Id, Timestamp, Window, WindowLength};
-use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow};
+use sampler_domain::{Granularity, Id, Timestamp, Window, WindowLength};
+use sampler_store::{CutUsage, StoreError, SumPage, SumPosition, SumQuery, SumRow};
+use serde::Deserialize;
 use serde_json::{Number, Value};
 use tokio::time::Instant;
 
 use crate::call::{CallError, hint};
-use crate::document::{has_failed, moment, read_measure, to_json};
+use crate::document::{MeasureDocument, moment};
 use crate::index::sum_index;
-use crate::unreadable::decoded;
-use crate::{MongoStore, codes};
+use crate::json::to_json;
+use crate::{MongoStore, raw};
 
 /// If a command took less than `QUICK`, the next one asks for `GROWTH` times as many windows.
 const QUICK: Duration = Duration::from_millis(50);
@@ -56,63 +58,76 @@ struct Collected {
     is_too_large: bool,
 }
 
-pub(crate) async fn sums(store: &MongoStore, query: &SumQuery) -> Result<SumPage, StoreError> {
+pub(crate) async fn sums(
+    store: &MongoStore,
+    query: &SumQuery,
+) -> Result<Result<SumPage, CutUsage>, StoreError> {
     let Some((field, _)) = query.target.narrowed_by() else {
-        return Err(StoreError::Refused("the query is too wide".into()));
+        return Err(StoreError::refused("the query is too wide"));
     };
     // Usages of other resources are not even read: the time that this takes would reveal them.
     let field = match (field, &query.resources) {
         ("organization_id", Some(_)) => "resource_id",
         _ => field,
     };
-    let (mut page, mut bytes) = (SumPage::default(), 0);
-    let (began, start) = (Instant::now(), query.first_window());
-    let (mut first, mut count) = (start, 1);
-    let mut has_made_index = false;
-    while let Some(next) = query.windows.get(first) {
-        let is_late = first > start && began.elapsed() > SumQuery::PAGE_TIME;
-        if is_late || page.rows.len() >= query.limit || bytes > PAGE_BYTES {
-            page.next = Some(start_of(*next));
-            break;
-        }
-        let (asked, behind) = (Instant::now(), query.windows.len().min(first + count));
-        let limit = query.limit - page.rows.len();
-        match store.sums_in(query, field, first..behind, limit).await {
-            Ok(rows) if rows.is_too_large => return Err(StoreError::Overloaded),
-            Ok(rows) => {
-                bytes += rows.bytes;
-                page.rows.extend(rows.rows);
-                if rows.has_more {
-                    page.next = page.rows.last().map(SumRow::position);
-                    break;
-                }
-            }
-            Err(error) if error.is_no_hint() => {
-                // It was dropped again meanwhile.
-                if has_made_index {
-                    return Err(StoreError::Preparing);
-                }
-                store.make_sum_index(field).await?;
-                has_made_index = true;
-                continue;
-            }
-            Err(error) if !is_beyond_limits(&error) => return Err(error.into()),
-            // The next page begins with this window alone.
-            Err(_) if first > start => {
-                page.next = Some(start_of(*next));
-                break;
-            }
-            Err(_) => return Err(StoreError::Overloaded),
-        }
-        if asked.elapsed() < QUICK {
-            count *= GROWTH;
-        }
-        first = behind;
+    let mut added = store.added_up(query, field).await;
+    if matches!(&added, Err(error) if error.is_no_hint()) {
+        store.make_sum_index(field).await?;
+        added = store.added_up(query, field).await;
     }
-    Ok(page)
+    match added {
+        Ok(added) => Ok(added),
+        Err(error) if error.is_beyond_limits() => Err(StoreError::Overloaded),
+        // It was dropped again meanwhile.
+        Err(error) if error.is_no_hint() => Err(StoreError::Preparing),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl MongoStore {
+    async fn added_up(
+        &self,
+        query: &SumQuery,
+        field: &str,
+    ) -> Result<Result<SumPage, CutUsage>, CallError> {
+        if let Some(cut) = self.cut_usage(query, field).await? {
+            return Ok(Err(cut));
+        }
+        let (mut page, mut bytes) = (SumPage::default(), 0);
+        let (began, start) = (Instant::now(), query.first_window());
+        let (mut first, mut count) = (start, 1);
+        while let Some(next) = query.windows.get(first) {
+            let is_late = first > start && began.elapsed() > SumQuery::PAGE_TIME;
+            if is_late || page.rows.len() >= query.limit || bytes > PAGE_BYTES {
+                page.next = Some(start_of(*next));
+                break;
+            }
+            let (asked, behind) = (Instant::now(), query.windows.len().min(first + count));
+            let limit = query.limit - page.rows.len();
+            match self.sums_in(query, field, first..behind, limit).await {
+                Ok(rows) => {
+                    bytes += rows.bytes;
+                    page.rows.extend(rows.rows);
+                    if rows.has_more {
+                        page.next = page.rows.last().map(SumRow::position);
+                        break;
+                    }
+                }
+                // The next page begins with this window alone.
+                Err(error) if error.is_beyond_limits() && first > start => {
+                    page.next = Some(start_of(*next));
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+            if asked.elapsed() < QUICK {
+                count *= GROWTH;
+            }
+            first = behind;
+        }
+        Ok(Ok(page))
+    }
+
     /// The rows of some windows, up to a limit.
     async fn sums_in(
         &self,
@@ -126,8 +141,7 @@ impl MongoStore {
         let group = query.after.as_ref().and_then(|after| after.group.as_ref());
         // The first window is asked for alone.
         let after = group.filter(|group| is_first && !group.is_empty());
-        let spans = self.link.collection.name();
-        let pipeline = pipeline(query, &windows, after.map(Vec::as_slice), spans);
+        let pipeline = pipeline(query, &windows, after.map(Vec::as_slice));
         let options = AggregateOptions::builder()
             .hint(hint(sum_index(field).name))
             .max_time(self.usages.time_limit)
@@ -143,10 +157,103 @@ impl MongoStore {
                     break;
                 }
             }
-            Ok::<_, Error>(rows)
+            if rows.is_too_large {
+                return Err(CallError::TooLarge);
+            }
+            Ok::<_, CallError>(rows)
         };
         self.usages.run(read).await
     }
+}
+
+impl MongoStore {
+    /// A usage that the windows would cut, if there is one.
+    async fn cut_usage(
+        &self,
+        query: &SumQuery,
+        field: &str,
+    ) -> Result<Option<CutUsage>, CallError> {
+        let (Some(first), Some(last)) = (query.windows.first(), query.windows.last()) else {
+            return Ok(None);
+        };
+        if query.windows.len() > 1 {
+            for dimension in longer_than(query.length) {
+                let mut filter = of_dimension(query, *dimension, first.start, last.end);
+                filter.insert("$expr", crosses_window(query.length));
+                if self.has_entry(filter, field).await? {
+                    let (dimension, fits) = (*dimension, None);
+                    return Ok(Some(CutUsage { dimension, fits }));
+                }
+            }
+        }
+        for bound in [first.start, last.end] {
+            for dimension in Granularity::ALL {
+                let from = dimension.window_of(bound);
+                let to = dimension.boundary_after(bound).unwrap_or(Timestamp::MAX);
+                if from == bound {
+                    continue;
+                }
+                let mut filter = of_dimension(query, dimension, from, to);
+                filter.insert("$or", holding(bound));
+                if self.has_entry(filter, field).await? {
+                    let fits = Some((from, to));
+                    return Ok(Some(CutUsage { dimension, fits }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn has_entry(&self, filter: Document, field: &str) -> Result<bool, CallError> {
+        let mut options = self.usages.find_options(1, doc! {}, sum_index(field).name);
+        options.projection = Some(doc! { "_id": 1 });
+        Ok(!self.usages.fetch(filter, options).await?.is_empty())
+    }
+}
+
+/// The dimensions that are longer than windows of a length.
+fn longer_than(length: WindowLength) -> &'static [Granularity] {
+    match length {
+        WindowLength::Hour => &[Granularity::Day, Granularity::Month],
+        WindowLength::Day => &[Granularity::Month],
+        WindowLength::Month | WindowLength::All => &[],
+    }
+}
+
+/// The condition on entries of a dimension whose timestamps are within these times.
+fn of_dimension(
+    query: &SumQuery,
+    dimension: Granularity,
+    from: Timestamp,
+    to: Timestamp,
+) -> Document {
+    let mut filter = of_targets(query);
+    filter.insert("dimension", dimension.name());
+    filter.insert(
+        "timestamp",
+        doc! { "$gte": moment(from), "$lt": moment(to) },
+    );
+    filter
+}
+
+/// The condition that a time is within the interval of an entry, which may lead backwards.
+fn holding(time: Timestamp) -> [Document; 2] {
+    let (below, above) = (doc! { "$lt": moment(time) }, doc! { "$gt": moment(time) });
+    [
+        doc! { "interval.start": &below, "interval.end": &above },
+        doc! { "interval.start": above, "interval.end": below },
+    ]
+}
+
+/// Whether an interval begins in one window and ends in another, as an expression.
+fn crosses_window(length: WindowLength) -> Document {
+    let ends = ["$interval.start", "$interval.end"];
+    let last = doc! { "$subtract": [{ "$max": ends.to_vec() }, 1] };
+    let windows = [
+        window_of(length, doc! { "$min": ends.to_vec() }.into()),
+        window_of(length, last.into()),
+    ];
+    doc! { "$ne": windows.to_vec() }
 }
 
 fn start_of(window: Window) -> SumPosition {
@@ -156,39 +263,19 @@ fn start_of(window: Window) -> SumPosition {
     }
 }
 
-fn is_beyond_limits(error: &CallError) -> bool {
-    match error {
-        CallError::Driver(error) => match error.kind.as_ref() {
-            ErrorKind::Command(error) => codes::is_beyond_limits(error.code),
-            _ => false,
-        },
-        CallError::TimedOut(_) => true,
-        _ => false,
-    }
-}
-
 /// The stages that add up what is in these windows, behind a group where there is one.
-fn pipeline(
-    query: &SumQuery,
-    windows: &[Window],
-    after: Option<&[Id]>,
-    spans: &str,
-) -> Vec<Document> {
+fn pipeline(query: &SumQuery, windows: &[Window], after: Option<&[Id]>) -> Vec<Document> {
     let fields = query.group_by.iter().map(|name| format!("$target.{name}"));
-    let group = doc! {
-        "_id": {
-            "key": { "window": window_of(query.length), "group": group(fields) },
-            "measures": measures(),
-        },
-        "usages": { "$sum": 1 },
+    let window = window_of(query.length, "$timestamp".into());
+    let sum = doc! {
+        "_id": { "key": { "window": window, "group": group(fields) }, "measures": measures() },
+        "usages": { "$sum": 1_i64 },
         "duration": { "$sum": "$duration" },
     };
-    let mut stages = vec![doc! { "$match": condition(query, windows) }];
-    if query.has_refused() {
-        let pipeline = refused(query, windows);
-        stages.push(doc! { "$unionWith": { "coll": spans, "pipeline": pipeline } });
-    }
-    stages.push(doc! { "$group": group });
+    let mut stages = vec![
+        doc! { "$match": condition(query, windows) },
+        doc! { "$group": sum },
+    ];
     if let Some(after) = after {
         let after = group_of(after);
         stages.push(doc! { "$match": { "_id.key.group": { "$gt": after } } });
@@ -197,39 +284,7 @@ fn pipeline(
     stages
 }
 
-/// The stages that make entries of the refused usages that spans have planned.
-fn refused(query: &SumQuery, windows: &[Window]) -> Vec<Document> {
-    let mut condition = of_targets(query);
-    condition.insert("processing.complete", false);
-    condition.insert("processing.planned_interval", doc! { "$type": "object" });
-    condition.insert("processing.failed_version", doc! { "$exists": true });
-    condition.insert("processing.refused_at", doc! { "$type": "number" });
-    condition.insert("$expr", has_failed());
-    let (start, end) = (
-        "$processing.planned_interval.start",
-        "$processing.planned_interval.end",
-    );
-    let middle = doc! { "$floor": { "$divide": [{ "$add": [start, end] }, 2] } };
-    let entry = doc! {
-        "target": 1,
-        "measured_usage": 1,
-        "timestamp": { "$toLong": middle },
-        "duration": { "$toLong": { "$subtract": [end, start] } },
-    };
-    vec![
-        doc! { "$match": condition },
-        doc! { "$project": entry },
-        doc! { "$match": within(windows) },
-    ]
-}
-
-/// The condition on timestamps in these windows.
-fn within(windows: &[Window]) -> Document {
-    let from = windows.first().map_or(Timestamp::MIN, |first| first.start);
-    let to = windows.last().map_or(Timestamp::MIN, |last| last.end);
-    doc! { "timestamp": { "$gte": moment(from), "$lt": moment(to) } }
-}
-
+/// The condition on entries that are asked for, whatever their time.
 fn of_targets(query: &SumQuery) -> Document {
     let mut condition = Document::new();
     for (name, id) in query.target.conditions() {
@@ -239,36 +294,42 @@ fn of_targets(query: &SumQuery) -> Document {
         let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
         condition.insert("$and", [doc! { "target.resource_id": { "$in": ids } }]);
     }
+    if let Some(to) = query.accepted_to {
+        condition.insert("accepted_at", doc! { "$lte": moment(to) });
+    }
     condition
 }
 
 /// The condition on entries that are asked for.
 fn condition(query: &SumQuery, windows: &[Window]) -> Document {
-    let mut condition = within(windows);
-    condition.extend(of_targets(query));
-    let states: Vec<&str> = query.states.iter().map(|state| state.name()).collect();
-    condition.insert("state", doc! { "$in": states });
+    let from = windows.first().map_or(Timestamp::MIN, |first| first.start);
+    let to = windows.last().map_or(Timestamp::MIN, |last| last.end);
+    let mut condition = of_targets(query);
+    condition.insert("dimension", doc! { "$in": Granularity::NAMES.to_vec() });
+    condition.insert(
+        "timestamp",
+        doc! { "$gte": moment(from), "$lt": moment(to) },
+    );
     condition
 }
 
-/// The boundary of the calendar before a timestamp.
-fn window_of(length: WindowLength) -> Bson {
+/// The boundary of the calendar before a time.
+fn window_of(length: WindowLength, time: Bson) -> Bson {
     match length {
-        WindowLength::Hour => every(3_600_000),
-        WindowLength::Day => every(86_400_000),
+        WindowLength::Hour => every(3_600_000, &time),
+        WindowLength::Day => every(86_400_000, &time),
         WindowLength::Month => {
-            let date = doc! { "$toDate": "$timestamp" };
-            let month = doc! { "$dateTrunc": { "date": date, "unit": "month" } };
+            let month = doc! { "$dateTrunc": { "date": { "$toDate": time }, "unit": "month" } };
             doc! { "$toLong": month }.into()
         }
         WindowLength::All => doc! { "$literal": 0_i64 }.into(),
     }
 }
 
-/// The multiple of so many ms before a timestamp.
-fn every(millis: i64) -> Bson {
-    let behind = doc! { "$mod": ["$timestamp", millis] };
-    doc! { "$subtract": ["$timestamp", behind] }.into()
+/// The multiple of so many ms before a time.
+fn every(millis: i64, time: &Bson) -> Bson {
+    let behind = doc! { "$mod": [time, millis] };
+    doc! { "$subtract": [time, behind] }.into()
 }
 
 /// A document with these values, which are compared one after the other.
@@ -294,47 +355,46 @@ fn measures() -> Document {
         "measure": "$$it.measure",
         "quantity": { "$cond": [is_number, "$$it.quantity", Bson::Null] },
     };
-    let all = doc! { "$map": { "input": "$measured_usage", "as": "it", "in": measure } };
-    doc! { "$cond": [{ "$isArray": "$measured_usage" }, all, Bson::Null] }
+    doc! { "$map": { "input": "$measured_usage", "as": "it", "in": measure } }
 }
 
+/// A part of a row, as the server sends it.
+#[derive(Deserialize)]
 struct Part {
+    #[serde(rename = "_id")]
+    id: PartId,
+    usages: i64,
+    duration: Bson,
+}
+
+#[derive(Deserialize)]
+struct PartId {
+    key: PartKey,
+    measures: Vec<MeasureDocument>,
+}
+
+#[derive(Deserialize)]
+struct PartKey {
     window: i64,
-    group: Vec<Id>,
-    measures: Vec<(Id, Value)>,
-    usages: u64,
-    duration: Number,
+    group: Document,
 }
 
 impl Part {
-    /// The part that a document holds; none where entries have no readable target.
-    fn read(raw: &RawDocument, fields: usize) -> Option<Self> {
-        let document = decoded(raw).ok()?;
-        let id = document.get_document("_id").ok()?;
-        let key = id.get_document("key").ok()?;
-        let values = key.get_document("group").ok()?;
-        let group = (0..fields).map(|number| values.get_str(number_name(number)).ok());
-        let measures = id.get_array("measures").map(Vec::as_slice);
-        Some(Self {
-            window: to_json(key.get("window")?).as_f64().map(whole)?,
-            group: group
-                .map(|id| id.map(Id::from_store))
-                .collect::<Option<_>>()?,
-            measures: measures
-                .unwrap_or_default()
-                .iter()
-                .filter_map(read_measure)
-                .collect(),
-            usages: to_json(document.get("usages")?).as_u64()?,
-            duration: to_json(document.get("duration")?).as_number()?.clone(),
-        })
+    /// The group, by the fields that were grouped by.
+    fn group(&self, fields: usize) -> Option<Vec<Id>> {
+        let values = (0..fields).map(|number| self.id.key.group.get_str(number_name(number)));
+        values.map(|id| id.ok().map(Id::from_store)).collect()
     }
-}
 
-/// Moments are exact as doubles.
-#[expect(clippy::cast_possible_truncation, reason = "it is whole")]
-fn whole(moment: f64) -> i64 {
-    moment as i64
+    fn duration(&self) -> Option<Number> {
+        to_json(&self.duration).as_number().cloned()
+    }
+
+    fn measures(self) -> impl Iterator<Item = (Id, Value)> {
+        let measures = MeasureDocument::read(self.id.measures);
+        let measures = measures.as_slice().to_vec().into_iter();
+        measures.map(|it| (it.measure, it.quantity.as_json().clone()))
+    }
 }
 
 impl Collected {
@@ -353,37 +413,39 @@ impl Collected {
 
     /// Adds a part, which belongs to the last row or to one behind it. Returns whether there was room.
     fn add(&mut self, raw: &RawDocument) -> bool {
-        let Some(part) = Part::read(raw, self.fields) else {
+        let part = raw::read::<Part>(raw).ok();
+        let read = part.and_then(|part| Some((part.group(self.fields)?, part.duration()?, part)));
+        let Some((group, duration, part)) = read else {
             return true;
         };
-        let windows = &self.windows;
-        let behind = windows.partition_point(|window| window.end.as_millis() <= part.window);
+        let (windows, from) = (&self.windows, part.id.key.window);
+        let behind = windows.partition_point(|window| window.end.as_millis() <= from);
         let Some(window) = windows.get(behind).copied() else {
             return true;
         };
         let last = self.rows.last();
-        if last.is_none_or(|row| row.window != window || row.group != part.group) {
+        if last.is_none_or(|row| row.window != window || row.group != group) {
             let is_full = self.rows.len() == self.limit || self.bytes > PAGE_BYTES;
             if is_full {
                 self.has_more = true;
                 return false;
             }
-            let ids = part.group.iter().map(|id| id.as_str().len());
+            let ids = group.iter().map(|id| id.as_str().len());
             self.bytes += ITEM_BYTES + ids.sum::<usize>();
             self.last_bytes = 0;
-            self.rows.push(SumRow::new(window, part.group));
+            self.rows.push(SumRow::new(window, group));
         }
         let Some(row) = self.rows.last_mut() else {
             return true;
         };
-        row.add_usages(part.usages, &part.duration);
-        for (measure, quantity) in part.measures {
+        row.add_usages(part.usages.unsigned_abs(), &duration);
+        for (measure, quantity) in part.measures() {
             if !row.amounts.contains_key(&measure) {
                 let bytes = ITEM_BYTES + measure.as_str().len();
                 self.bytes += bytes;
                 self.last_bytes += bytes;
             }
-            row.add_measure(measure, &quantity, &part.duration);
+            row.add_measure(measure, &quantity, &duration);
         }
         self.is_too_large = self.last_bytes > ROW_BYTES_MAX;
         !self.is_too_large

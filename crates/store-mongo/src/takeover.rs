@@ -1,9 +1,8 @@
 //! Taking over the collection of the original Sampler, while none of its programs runs.
 //!
 //! The original's documents are those of the paper, without what workers and events find spans by: key,
-//! partition and `due_at`. Some of its drivers keep ids of events as UUID binaries. At its start a worker
-//! removes the original's indexes, converts the documents, and then says in the control which format they
-//! have. Receivers wait for that.
+//! partition and `due_at`. At its start a worker removes the original's indexes, converts the documents
+//! (`original.rs`), and then says in the control which format they have. Receivers wait for that.
 //!
 //! A worker may die at any instruction, and several may convert at once. Each document is converted by one
 //! statement, which requires that the document has no partition. The format is written last. So whatever
@@ -14,16 +13,18 @@ use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
 use futures_util::stream::{self, Stream};
 use mongodb::options::ReadConcern;
-use sampler_domain::{EventId, Key, Policy, Span, Timestamp, next_step};
+use sampler_domain::{Policy, Timestamp};
 use sampler_store::StoreError;
 use sampler_store::group::CommandFailure;
+use tokio::time::Instant;
 use tracing::{error, info};
 
 use crate::MongoStore;
-use crate::call::{CallError, take_spans};
-use crate::document::{Unreadable, moment, placed_by, read_integer, unreadable};
+use crate::call::{BY_ID, CallError, Written, take_spans};
+use crate::document::{SpanDocument, id_to_bson};
 use crate::index;
-use crate::unreadable::{Statement, change_each, name_of, span_in, value_in};
+use crate::original::Original;
+use crate::raw::{Unreadable, name_of, written};
 
 /// The document of the control that says which format the spans have.
 const FORMAT_ID: &str = "format";
@@ -95,12 +96,10 @@ impl MongoStore {
 
     /// Whether the control names the format of this release.
     async fn read_format(&self) -> Result<bool, StoreError> {
-        let control = self.control.clone();
-        let read = async move { control.find_one(doc! { "_id": FORMAT_ID }).await };
-        let Some(found) = self.link.run(read).await? else {
+        let Some(found) = self.control.find_by_id(FORMAT_ID).await? else {
             return Ok(false);
         };
-        match read_integer(&found, "version") {
+        match found.get_i64("version") {
             Ok(FORMAT) => Ok(true),
             _ => Err(StoreError::refused(format!(
                 "the documents have a format that this release does not know: {found}"
@@ -111,13 +110,12 @@ impl MongoStore {
     async fn write_format(&self) -> Result<(), StoreError> {
         let filter = doc! { "_id": FORMAT_ID };
         let update = doc! { "$setOnInsert": { "version": FORMAT } };
-        let written = self.link.update_one(&self.control, filter, update, true);
-        written.await?;
+        self.control.update_one(filter, update, true).await?;
         Ok(())
     }
 
     async fn is_empty(&self) -> Result<bool, CallError> {
-        let mut options = self.link.find_options(1, doc! {}, "_id_");
+        let mut options = self.link.find_options(1, doc! {}, BY_ID);
         options.projection = Some(doc! { "_id": 1 });
         options.read_concern = Some(ReadConcern::local());
         Ok(self.link.fetch(doc! {}, options).await?.is_empty())
@@ -158,24 +156,22 @@ impl MongoStore {
         policy: &Policy,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let (mut found, mut statements) = (Vec::new(), Vec::new());
+        let mut conversions = Vec::new();
         for raw in page {
-            match conversion(&raw, policy, now) {
-                Ok((span, statement)) => {
-                    found.push((raw, span));
-                    statements.push(statement);
-                }
+            match Conversion::of(&raw, policy, now) {
+                Ok(conversion) => conversions.push((raw, conversion)),
                 Err(problem) => leave(&raw, &problem),
             }
         }
-        if statements.is_empty() {
-            return Ok(0);
-        }
-        let written = change_each(&self.link, &statements).await?;
+        let statements = conversions
+            .iter()
+            .map(|(_, it)| it.statement(&[]))
+            .collect();
+        let written = self.update_all(statements).await?;
         let mut converted = written.modified;
         for (index, error) in written.failed {
-            let (raw, span) = &found[index];
-            if error.is_duplicate_key() && self.convert_without_id(raw, span, policy, now).await? {
+            let (raw, conversion) = &conversions[index];
+            if error.is_duplicate_key() && self.convert_without_id(conversion).await? {
                 converted += 1;
             } else {
                 leave(raw, &error);
@@ -187,34 +183,24 @@ impl MongoStore {
     /// Converts a document one of whose ids another span of the target has, too: the original has kept an
     /// event twice, once under a text and once under the UUID binary of the text. A repeat of the event is
     /// recognised by the other span, so this one loses the id.
-    async fn convert_without_id(
-        &self,
-        raw: &RawDocument,
-        span: &Span,
-        policy: &Policy,
-        now: Timestamp,
-    ) -> Result<bool, StoreError> {
+    async fn convert_without_id(&self, conversion: &Conversion) -> Result<bool, StoreError> {
         for lost in [&[START_ID][..], &[STOP_ID], &[START_ID, STOP_ID]] {
-            let mut update = update(raw, span, policy, now);
-            if let Ok(set) = update.get_document_mut("$set") {
-                for field in lost {
-                    set.remove(field);
-                }
-            }
-            let fields = lost
-                .iter()
-                .map(|field| ((*field).to_owned(), Bson::from("")));
-            update.insert("$unset", fields.collect::<Document>());
-            let statements: Vec<_> = statement(raw, &update).into_iter().collect();
-            if change_each(&self.link, &statements)
-                .await?
-                .failed
-                .is_empty()
-            {
+            let statement = conversion.statement(lost);
+            if self.update_all(vec![statement]).await?.failed.is_empty() {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    async fn update_all(&self, statements: Vec<RawDocumentBuf>) -> Result<Written, CallError> {
+        if statements.is_empty() {
+            return Ok(Written::default());
+        }
+        let link = self.link.clone();
+        let send_by = Instant::now() + link.call_limit();
+        let call = async move { link.update(&statements, send_by).await };
+        self.link.run(call).await
     }
 
     /// The names of the original's indexes that are there.
@@ -243,36 +229,37 @@ fn leave(raw: &RawDocument, problem: &dyn std::fmt::Display) {
         "a document of the original Sampler cannot be converted and is not sampled");
 }
 
-/// The span in a document, and the statement that converts the document unless another worker did.
-fn conversion(
-    raw: &RawDocument,
-    policy: &Policy,
-    now: Timestamp,
-) -> Result<(Span, Statement), Unreadable> {
-    let span = span_in(raw)?;
-    let statement = statement(raw, &update(raw, &span, policy, now));
-    let statement = statement.ok_or_else(|| unreadable("_id", "is not in front"))?;
-    Ok((span, statement))
+/// A document, and what becomes of it.
+struct Conversion {
+    id: Bson,
+    members: Document,
 }
 
-fn statement(raw: &RawDocument, update: &Document) -> Option<Statement> {
-    Statement::new(raw, &doc! { "processing.partition": Bson::Null }, update)
-}
-
-fn update(raw: &RawDocument, span: &Span, policy: &Policy, now: Timestamp) -> Document {
-    let due_at = next_step(span, now, policy).due_at(now);
-    let mut set = placed_by(Key::of(&span.target));
-    set.insert("processing.due_at", moment(due_at));
-    for (field, id) in [(START_ID, &span.start_id), (STOP_ID, &span.end_id)] {
-        if let Some(text) = text_of_binary(raw, field, id.as_ref()) {
-            set.insert(field, text);
-        }
+impl Conversion {
+    fn of(raw: &RawDocument, policy: &Policy, now: Timestamp) -> Result<Self, Unreadable> {
+        let original = Original::read(&Document::try_from(raw)?, policy, now)?;
+        let (span, correlation_id) = (&original.span, &original.correlation_id);
+        let document = SpanDocument::new(span, correlation_id, original.changed_at);
+        let mut members = bson::serialize_to_document(&document)?;
+        members.remove("_id");
+        let id = id_to_bson(&span.id);
+        Ok(Self { id, members })
     }
-    doc! { "$set": set }
-}
 
-/// The text of an id that is kept as a UUID binary.
-fn text_of_binary<'a>(raw: &RawDocument, field: &str, id: Option<&'a EventId>) -> Option<&'a str> {
-    let is_binary = matches!(value_in(raw, field), Some(Bson::Binary(_)));
-    id.filter(|_| is_binary).map(EventId::as_str)
+    /// The statement that converts the document, unless another worker did. It loses these ids, and those that
+    /// are none.
+    fn statement(&self, lost: &[&str]) -> RawDocumentBuf {
+        let (mut set, mut unset) = (self.members.clone(), Document::new());
+        for field in [START_ID, STOP_ID] {
+            if lost.contains(&field) {
+                set.remove(field);
+            }
+            if !set.contains_key(field) {
+                unset.insert(field, "");
+            }
+        }
+        let filter = doc! { "_id": &self.id, "processing.partition": Bson::Null };
+        let update = doc! { "$set": set, "$unset": unset };
+        written(&doc! { "q": filter, "u": update, "hint": BY_ID })
+    }
 }

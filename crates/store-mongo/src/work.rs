@@ -1,10 +1,10 @@
 //! The worker's interface: each call is in the file that its line names.
 
 use async_trait::async_trait;
-use sampler_domain::{Change, Changed, Span, SpanId, Target, Timestamp};
-use sampler_store::{DuePages, DueQuery, Finished, StoreError, Work};
+use sampler_domain::{CauseId, Change, Changed, Span, SpanId, Target, Timestamp};
+use sampler_store::{Alive, DuePages, DueQuery, Finished, Resumption, StoreError, Work};
 
-use crate::{MongoStore, changes, cleanup, due, event_age, spans, workers};
+use crate::{MongoStore, causes, changes, cleanup, due, workers};
 
 #[async_trait]
 impl Work for MongoStore {
@@ -13,16 +13,24 @@ impl Work for MongoStore {
     }
 
     async fn read(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
-        spans::read(self, id, target).await
+        due::read(self, id, target).await
     }
 
     async fn change(
         &self,
-        span: &Span,
+        read: &Span,
         change: &Change,
         now: Timestamp,
     ) -> Result<Changed, StoreError> {
-        changes::change(self, span, change, None, now).await
+        changes::change(self, read, change, now).await
+    }
+
+    async fn suspended_causes(&self, limit: usize) -> Result<Vec<CauseId>, StoreError> {
+        causes::suspended_causes(self, limit).await
+    }
+
+    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<bool, StoreError> {
+        causes::probe(self, cause, resumption).await
     }
 
     async fn completed_before(
@@ -38,10 +46,10 @@ impl Work for MongoStore {
     }
 
     async fn limit_event_age(&self, age: i64) -> Result<Timestamp, StoreError> {
-        event_age::limit_event_age(self, age).await
+        workers::limit_event_age(self, age).await
     }
 
-    async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
+    async fn heartbeat(&self, worker: &str) -> Result<Alive, StoreError> {
         workers::heartbeat(self, worker).await
     }
 

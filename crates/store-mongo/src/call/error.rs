@@ -7,10 +7,7 @@ use sampler_store::StoreError;
 use sampler_store::group::{CommandFailure, WriteOutcome, store_error};
 
 use super::CallError;
-use crate::codes::{
-    BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, is_beyond_limits, is_lost_behind_router,
-    is_of_the_moment,
-};
+use crate::codes::{BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, is_beyond_limits, is_of_the_moment};
 
 impl CallError {
     pub(crate) fn is_no_index(&self) -> bool {
@@ -24,7 +21,8 @@ impl CallError {
 
     /// Whether a search took more time or memory than it may.
     pub(crate) fn is_beyond_limits(&self) -> bool {
-        self.code().is_some_and(is_beyond_limits)
+        matches!(self, Self::TooLarge | Self::TimedOut(_))
+            || self.code().is_some_and(is_beyond_limits)
     }
 
     fn is_refusal(&self, code: i32) -> bool {
@@ -70,25 +68,6 @@ impl CommandFailure for CallError {
             ErrorKind::Write(WriteFailure::WriteError(error)) => error.code == DUPLICATE_KEY,
             ErrorKind::Command(error) => error.code == DUPLICATE_KEY,
             _ => false,
-        }
-    }
-
-    /// The server has answered, or was never asked; in all other cases nothing is known. A router
-    /// answers, too, where it is the server behind it that is lost.
-    fn may_still_execute(&self) -> bool {
-        let error = match self {
-            Self::Driver(error) => error,
-            Self::TimedOut(_) | Self::Ended(_) => return true,
-            Self::Write { code, .. } => return is_lost_behind_router(*code),
-            Self::Unconfirmed(_) | Self::TooLate => return false,
-        };
-        match error.kind.as_ref() {
-            ErrorKind::Command(error) => is_lost_behind_router(error.code),
-            ErrorKind::ServerSelection { .. }
-            | ErrorKind::DnsResolve { .. }
-            | ErrorKind::Write(_)
-            | ErrorKind::InsertMany(_) => false,
-            _ => true,
         }
     }
 }
