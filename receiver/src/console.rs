@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use sampler_console::{Console, Keys, Parts};
-use sampler_oauth::CodeFlow;
 use sampler_service::environment::{Clock, Random};
+use sampler_service::oauth::CodeFlow;
 use sampler_service::security::Authenticator;
 use sampler_settings::ReceiverSettings;
 use sampler_steering::Steering;

@@ -10,7 +10,7 @@ use sampler_service::environment::{Clock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings};
 use sampler_service::program::{self, Startup};
-use sampler_service::security::{self, Authenticator};
+use sampler_service::security::Authenticator;
 use sampler_service::telemetry::error_chain;
 use sampler_settings::ReceiverSettings;
 use sampler_store_mongo::{MongoOptions, MongoStore};
@@ -23,7 +23,7 @@ const PROVISIONING_SCOPE: &str = "abacus.usage.write";
 const PROVISIONING_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    program::run(&PROGRAM, run)
+    sampler_settings::start(&PROGRAM, run)
 }
 
 /// Sets everything up, then serves HTTP and watches the database until the shutdown.
@@ -37,7 +37,7 @@ async fn run(settings: ReceiverSettings, mut startup: Startup) -> anyhow::Result
     let shutdown = startup.shutdown.clone();
     let reading = reading_store(&store, database).await?;
     let receiver = Receiver::new(parts(&settings, &store, reading, &clock)?, options);
-    let authenticator = security::authenticator(&settings.security, Arc::clone(&clock))?;
+    let authenticator = settings.security.authenticator(Arc::clone(&clock))?;
     let threshold = settings.health.threshold;
     let reachable = check_health(&mut startup.health, threshold, &receiver, &authenticator);
     let measured = Arc::clone(&receiver);
@@ -47,7 +47,7 @@ async fn run(settings: ReceiverSettings, mut startup: Startup) -> anyhow::Result
     let steering = &receiver.steering;
     let users = authenticator.clone();
     let tokens = Some(&authenticator);
-    let access = security::access(&settings.security, tokens, Arc::clone(&clock))?;
+    let access = settings.security.access(tokens, Arc::clone(&clock))?;
     let console = console::routes(&settings, api.clone(), users, steering, clock, random)?;
     // Health is served from the beginning: indexing a large collection takes its time.
     let listening = startup.listen(access, api.merge(console)).await?;

@@ -10,7 +10,6 @@ use sampler_service::health::Health;
 use sampler_service::lifecycle::Shutdown;
 use sampler_service::problem;
 use sampler_service::program::{self, Startup};
-use sampler_service::security;
 use sampler_settings::{Destination, WorkerSettings};
 use sampler_store_mongo::MongoStore;
 use sampler_upstream::{
@@ -33,7 +32,7 @@ const CONFIRMATION_SCOPE: &str = "";
 const CLOUD_EVENTS_SCOPE: &str = "";
 
 fn main() -> ExitCode {
-    program::run(&PROGRAM, run)
+    sampler_settings::start(&PROGRAM, run)
 }
 
 /// Sets everything up, then serves HTTP and works until the shutdown.
@@ -42,7 +41,7 @@ async fn run(settings: WorkerSettings, mut startup: Startup) -> anyhow::Result<(
     let shutdown = startup.shutdown.clone();
     let destination = settings.destination();
     let destination = destination.context("settings of an upstream were checked")?;
-    let access = security::access(&settings.security, None, Arc::clone(&clock))?;
+    let access = settings.security.access(None, Arc::clone(&clock))?;
     let upstream = connect(&settings, &destination)?;
     let worker = worker(&settings, upstream, &mut startup);
     warn_of_clocks(&worker, &mut startup.health);

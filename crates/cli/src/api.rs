@@ -12,7 +12,7 @@ use reqwest::header::{
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
 use sampler_api::next_cursor_in;
-use sampler_oauth::http::read_body;
+use sampler_service::oauth::http::read_body;
 use serde::Deserialize;
 use url::Url;
 

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use sampler_oauth::discovery::is_private;
-use sampler_oauth::http::client;
-use sampler_oauth::{CaBundle, Client, ClientCredentials, Discoverer, HttpOptions, TokenServer};
+use sampler_service::oauth::discovery::is_private;
+use sampler_service::oauth::http::client;
+use sampler_service::oauth::{
+    CaBundle, Client, ClientCredentials, Discoverer, HttpOptions, TokenServer,
+};
 use secrecy::SecretString;
 use url::{Host, Url};
 

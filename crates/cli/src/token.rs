@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use reqwest::header::HeaderValue;
-use sampler_oauth::{AccessToken, ClientCredentials};
+use sampler_service::oauth::{AccessToken, ClientCredentials};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::failure::Failure;

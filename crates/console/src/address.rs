@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use http::header::HOST;
-use sampler_oauth::discovery::is_private;
+use sampler_service::oauth::discovery::is_private;
 use url::Url;
 
 /// The headers in which a router in front names the scheme of the client's connection, and the

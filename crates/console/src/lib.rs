@@ -31,9 +31,9 @@ use axum::routing::{get, post};
 use http::HeaderMap;
 use http::header::{ACCEPT, VARY};
 use sampler_domain::Units;
-use sampler_oauth::CodeFlow;
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::not_found;
+use sampler_service::oauth::CodeFlow;
 use sampler_service::security::Authenticator;
 
 use assets::Assets;

@@ -15,8 +15,8 @@ use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use sampler_domain::{ClientId, Timestamp};
-use sampler_oauth::Claims;
 use sampler_service::environment::Random;
+use sampler_service::oauth::Claims;
 use sampler_service::security::Grant;
 use serde::{Deserialize, Serialize};
 

@@ -10,12 +10,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use sampler_settings::EXIT_SETTINGS;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+/// The exit code after a wrong command line or wrong settings (`EX_USAGE`).
+pub const EXIT_SETTINGS: u8 = 64;
 
 /// How long a program may take to end once it was asked to.
 pub const STOP_BUDGET: Duration = Duration::from_secs(8);

@@ -3,7 +3,6 @@
 //! Nothing depends on it but the interface to listen on and what the log says, so a platform that says it in
 //! another way is a warning, never a reason not to start.
 
-use sampler_settings::Variables;
 use serde_json::Value;
 
 /// Where Cloud Foundry describes the app.
@@ -20,12 +19,14 @@ pub struct Identity {
 }
 
 impl Identity {
-    pub fn of(variables: &Variables) -> Self {
-        let said = variables.get(APPLICATION);
-        let app = said.and_then(|text| serde_json::from_str(text).ok());
+    pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let said = variable(APPLICATION).filter(|text| !text.is_empty());
+        let app = said
+            .as_deref()
+            .and_then(|text| serde_json::from_str(text).ok());
         Self {
             app: app.filter(Value::is_object).unwrap_or_default(),
-            index: variables.get("CF_INSTANCE_INDEX").map(str::to_owned),
+            index: variable("CF_INSTANCE_INDEX"),
             is_there: said.is_some(),
         }
     }
@@ -70,7 +71,10 @@ mod tests {
     use super::*;
 
     fn of(variables: &[(&str, &str)]) -> Identity {
-        Identity::of(&variables.iter().copied().collect())
+        Identity::of(|name| {
+            let found = variables.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
     }
 
     #[test]

@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use futures_util::future::try_join_all;
-use sampler_settings::{CommonSettings, Program, Settings, Variables, load};
 use sampler_store::{Limiter, StoreError};
-use sampler_store_mongo::MongoStore;
+use sampler_store_mongo::{MongoOptions, MongoStore};
 use tokio::net::TcpListener;
 use tracing::{info, warn};
+use url::Url;
 
 use crate::environment::{Clock, SystemClock};
 use crate::health::Health;
@@ -21,11 +21,46 @@ use crate::lifecycle::{Shutdown, run_until_stopped};
 use crate::metrics::{self, Metrics};
 use crate::platform::Identity;
 use crate::security::{Access, Monitors};
-use crate::telemetry::{self, TraceOptions};
+use crate::telemetry::{self, LogOptions, TraceOptions};
 
 /// The pause before a step of the preparation is repeated, and how often the log says that it waits.
 const PREPARATION_PAUSE: Duration = Duration::from_secs(1);
 const PREPARATION_REPORTS: Duration = Duration::from_mins(1);
+
+/// What a program starts with.
+pub struct Options {
+    pub name: &'static str,
+    pub version: &'static str,
+    pub log: LogOptions,
+    /// Where traces go, if anywhere.
+    pub traces: Option<Url>,
+    pub database: MongoOptions,
+    pub ports: Ports,
+}
+
+/// Where a program listens.
+pub struct Ports {
+    pub port: u16,
+    /// A second port, for metrics alone.
+    pub metrics: Option<u16>,
+    /// The interface, if one is named.
+    pub host: Option<String>,
+    /// Whether requests need no token.
+    pub is_open: bool,
+}
+
+impl Ports {
+    /// The interface to listen on. Without tokens nobody else should reach the program, unless a platform is in front
+    /// of it.
+    fn interface(&self, is_on_platform: bool) -> &str {
+        let usual = if self.is_open && !is_on_platform {
+            "127.0.0.1"
+        } else {
+            "0.0.0.0"
+        };
+        self.host.as_deref().unwrap_or(usual)
+    }
+}
 
 /// A program that has started: the input of `body` of [`run`].
 pub struct Startup {
@@ -34,33 +69,24 @@ pub struct Startup {
     pub store: Arc<MongoStore>,
     pub health: Health,
     pub metrics: Metrics,
-    settings: CommonSettings,
+    ports: Ports,
     is_on_platform: bool,
 }
 
-/// Runs a program: reads its settings, sets up the log, then runs `body` until it is asked to stop.
-pub fn run<S, B, F>(program: &'static Program, body: B) -> ExitCode
+/// Runs a program: sets up the log and what `options` say, then runs `body` until it is asked to stop.
+pub fn run<B, F>(options: Options, body: B) -> ExitCode
 where
-    S: Settings,
-    B: FnOnce(S, Startup) -> F + Send + 'static,
+    B: FnOnce(Startup) -> F + Send + 'static,
     F: Future<Output = anyhow::Result<()>> + Send,
 {
-    let variables = Variables::of_this_process();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let settings = match load::<S>(program, &arguments, &variables) {
-        Ok(settings) => settings,
-        Err(exit) => return exit.report(),
-    };
-    let common = settings.common();
-    let identity = Identity::of(&variables);
-    let (name, version) = (program.name, program.version);
-    let traces = common.traces.endpoint.clone().map(|endpoint| TraceOptions {
+    let (name, version) = (options.name, options.version);
+    let traces = options.traces.clone().map(|endpoint| TraceOptions {
         endpoint,
         service: name,
         version,
     });
     let begun = Metrics::install(name, version)
-        .and_then(|metrics| Ok((metrics, telemetry::init(&common.log, traces.as_ref())?)));
+        .and_then(|metrics| Ok((metrics, telemetry::init(&options.log, traces.as_ref())?)));
     let (metrics, traces) = match begun {
         Ok(begun) => begun,
         Err(error) => {
@@ -68,51 +94,35 @@ where
             return ExitCode::FAILURE;
         }
     };
+    let identity = Identity::of(|name| std::env::var(name).ok());
     identity.announce(name, version);
-    common.database.announce();
-    common
-        .security
-        .announce(settings.token_destination().as_ref(), &variables);
     let end = run_until_stopped(|shutdown| async move {
-        let startup = Startup::new(program, common, &identity, shutdown, metrics);
-        body(settings, startup.await?).await
+        let store = MongoStore::connect(options.database).await?;
+        body(Startup {
+            clock: Arc::new(SystemClock),
+            store: Arc::new(store),
+            health: Health::new(shutdown.clone()),
+            shutdown,
+            metrics,
+            ports: options.ports,
+            is_on_platform: identity.is_on_platform(),
+        })
+        .await
     });
     drop(traces);
     end.into()
 }
 
 impl Startup {
-    async fn new(
-        program: &'static Program,
-        settings: CommonSettings,
-        identity: &Identity,
-        shutdown: Shutdown,
-        metrics: Metrics,
-    ) -> anyhow::Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store = MongoStore::connect(settings.database.options(program.name)).await?;
-        let health = Health::new(shutdown.clone());
-        Ok(Self {
-            shutdown,
-            clock,
-            store: Arc::new(store),
-            health,
-            metrics,
-            settings,
-            is_on_platform: identity.is_on_platform(),
-        })
-    }
-
     /// Listens, to serve `routes`, the health checks and the metrics.
     pub async fn listen(self, access: Access, routes: Router) -> anyhow::Result<Listening> {
         let metrics = Arc::new(self.metrics);
-        let http = &self.settings.http;
-        let interface = http.interface(!self.settings.security.secured, self.is_on_platform);
+        let interface = self.ports.interface(self.is_on_platform);
         let routes = routes
             .merge(self.health.routes(access.health))
             .merge(metrics::routes(&metrics, access.metrics));
-        let mut ports = vec![(bind(interface, http.port).await?, routes)];
-        if let Some(port) = http.metrics_port {
+        let mut ports = vec![(bind(interface, self.ports.port).await?, routes)];
+        if let Some(port) = self.ports.metrics {
             let apart = metrics::routes(&metrics, Monitors::Anybody);
             ports.push((bind(interface, port).await?, apart));
         }
@@ -179,4 +189,28 @@ where
         shutdown.soft().run_until_cancelled(pause).await;
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_tokens_only_a_platform_makes_it_listen_to_others() {
+        for (is_open, is_on_platform, interface) in [
+            (true, false, "127.0.0.1"),
+            (true, true, "0.0.0.0"),
+            (false, false, "0.0.0.0"),
+        ] {
+            let mut ports = Ports {
+                port: 0,
+                metrics: None,
+                host: None,
+                is_open,
+            };
+            assert_eq!(ports.interface(is_on_platform), interface);
+            ports.host = Some("::1".to_owned());
+            assert_eq!(ports.interface(is_on_platform), "::1");
+        }
+    }
 }

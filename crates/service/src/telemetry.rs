@@ -11,7 +11,6 @@ use std::panic::PanicHookInfo;
 
 use anyhow::Context;
 use sampler_domain::text::{escape_json, is_invisible};
-use sampler_settings::{LogFormat, LogSettings};
 use tracing::Subscriber;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -25,17 +24,32 @@ pub use counts::LogCounts;
 pub use sampler_domain::text::error_chain;
 pub use traces::{TraceOptions, Traces};
 
+/// The level and the format of the log.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    pub format: LogFormat,
+    /// The level, also per module, as in `info,sampler_store=debug`.
+    pub level: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
+    /// One JSON object per line.
+    Json,
+    /// Text, for people.
+    Text,
+}
+
 /// Logs to standard output from now on, panics included; exports traces, if that is wanted. They are held until the
 /// end, so that the last spans are exported. Once per process, before there is a runtime.
-pub fn init(
-    settings: &LogSettings,
-    traces: Option<&TraceOptions>,
-) -> anyhow::Result<Option<Traces>> {
+pub fn init(options: &LogOptions, traces: Option<&TraceOptions>) -> anyhow::Result<Option<Traces>> {
     let traces = traces.map(Traces::new).transpose()?;
-    let is_text = is_text(settings.format, io::stdout().is_terminal());
+    let is_text = is_text(options.format, io::stdout().is_terminal());
     let log = LogCounts.and_then(lines(is_text, io::stdout));
     Registry::default()
-        .with(log.with_filter(filter(settings)?))
+        .with(log.with_filter(filter(options)?))
         .with(traces.as_ref().map(Traces::layer))
         .try_init()
         .context("the log is there already")?;
@@ -46,14 +60,14 @@ pub fn init(
 /// The layer that turns events into lines. A line is one JSON object: `timestamp`, `level`, `target`, `message`,
 /// the fields of the event, and in `span` the ids of the request. Or it is text for people.
 pub fn subscriber<W>(
-    settings: &LogSettings,
+    options: &LogOptions,
     writer: W,
 ) -> anyhow::Result<impl Subscriber + Send + Sync + use<W>>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let lines = lines(is_text(settings.format, false), writer);
-    Ok(Registry::default().with(lines.with_filter(filter(settings)?)))
+    let lines = lines(is_text(options.format, false), writer);
+    Ok(Registry::default().with(lines.with_filter(filter(options)?)))
 }
 
 fn is_text(format: LogFormat, is_terminal: bool) -> bool {
@@ -64,8 +78,8 @@ fn is_text(format: LogFormat, is_terminal: bool) -> bool {
     }
 }
 
-fn filter(settings: &LogSettings) -> anyhow::Result<EnvFilter> {
-    EnvFilter::try_new(&settings.level).context("reading the level of the log")
+fn filter(options: &LogOptions) -> anyhow::Result<EnvFilter> {
+    EnvFilter::try_new(&options.level).context("reading the level of the log")
 }
 
 fn lines<S, W>(is_text: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
@@ -181,11 +195,11 @@ mod tests {
     fn logged(format: LogFormat, level: &str, act: impl FnOnce()) -> String {
         let page = Page::default();
         let writer = page.clone();
-        let settings = LogSettings {
+        let options = LogOptions {
             format,
             level: level.to_owned(),
         };
-        let subscriber = subscriber(&settings, move || writer.clone());
+        let subscriber = subscriber(&options, move || writer.clone());
         let subscriber = subscriber.unwrap();
         tracing::subscriber::with_default(subscriber, act);
         let bytes = page.0.lock().unwrap().clone();

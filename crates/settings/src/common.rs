@@ -1,11 +1,13 @@
 //! The settings by which any program starts.
 
+use sampler_service::program::{Options, Ports};
+use sampler_service::telemetry::{LogFormat, LogOptions};
 use url::Url;
 
 use crate::declare::settings;
 use crate::reader::Reader;
 use crate::value::{Value, value};
-use crate::{DatabaseSettings, SecuritySettings};
+use crate::{DatabaseSettings, Program, SecuritySettings};
 
 /// Where a program listens, its database, its log and its credentials.
 #[derive(Clone, Debug)]
@@ -49,34 +51,35 @@ settings! {
     }
 }
 
-impl HttpSettings {
-    /// The interface to listen on, where `HOST` does not name one: without tokens nobody else should reach the
-    /// program, unless a platform is in front of it.
-    pub fn interface(&self, is_open: bool, is_on_platform: bool) -> &str {
-        let usual = if is_open && !is_on_platform {
-            "127.0.0.1"
-        } else {
-            "0.0.0.0"
-        };
-        self.host.as_deref().unwrap_or(usual)
+impl CommonSettings {
+    /// What a program starts with.
+    pub fn options(&self, program: &Program) -> Options {
+        Options {
+            name: program.name,
+            version: program.version,
+            log: LogOptions {
+                format: self.log.format,
+                level: self.log.level.clone(),
+            },
+            traces: self.traces.endpoint.clone(),
+            database: self.database.options(program.name),
+            ports: Ports {
+                port: self.http.port,
+                metrics: self.http.metrics_port,
+                host: self.http.host.clone(),
+                is_open: !self.security.secured,
+            },
+        }
     }
+}
 
+impl HttpSettings {
     /// Refuses one port for two purposes.
     fn check(&self, reader: &mut Reader) {
         if self.metrics_port == Some(self.port) {
             reader.reject("SAMPLER_METRICS_PORT", "a port other than PORT");
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Text on a terminal, JSON elsewhere.
-    Auto,
-    /// One JSON object per line.
-    Json,
-    /// Text, for people.
-    Text,
 }
 
 value!(LogFormat, "auto, json or text", |name| match name {

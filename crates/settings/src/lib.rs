@@ -26,12 +26,12 @@ pub mod worker;
 
 use std::time::Duration;
 
-pub use common::{CommonSettings, HttpSettings, LogFormat, LogSettings, TraceSettings};
+pub use common::{CommonSettings, HttpSettings, LogSettings, TraceSettings};
 pub use database::{DatabaseSettings, DatabaseUri};
 pub use declare::{Groups, Setting, Settings};
 pub use ledger::LedgerRetention;
 pub use load::Variables;
-pub use program::{EXIT_SETTINGS, EarlyExit, Printout, Program, help, load};
+pub use program::{EarlyExit, Printout, Program, help, load, start};
 pub use reader::Reader;
 pub use receiver::ReceiverSettings;
 pub use sampling::{MonthSettings, SamplingSettings, SlackSettings};

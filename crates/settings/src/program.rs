@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use sampler_service::lifecycle::EXIT_SETTINGS;
+use sampler_service::program::{Startup, run};
+
 use crate::Settings;
 use crate::load::{Variables, gather};
 use crate::reader::{Reader, expected};
-
-/// The exit code after a wrong command line or wrong settings (`EX_USAGE`).
-pub const EXIT_SETTINGS: u8 = 64;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
@@ -52,6 +52,28 @@ impl EarlyExit {
         };
         ExitCode::from(self.code)
     }
+}
+
+/// Reads the settings of a program and starts it with them.
+pub fn start<S, B, F>(program: &'static Program, body: B) -> ExitCode
+where
+    S: Settings,
+    B: FnOnce(S, Startup) -> F + Send + 'static,
+    F: Future<Output = anyhow::Result<()>> + Send,
+{
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let variables = Variables::of_this_process();
+    let settings = match load::<S>(program, &arguments, &variables) {
+        Ok(settings) => settings,
+        Err(exit) => return exit.report(),
+    };
+    let common = settings.common();
+    run(common.options(program), move |startup| {
+        common.database.announce();
+        let called = settings.token_destination();
+        common.security.announce(called.as_ref(), &variables);
+        body(settings, startup)
+    })
 }
 
 /// Reads the settings of a program from its environment. `arguments` are those behind its name.

@@ -4,12 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sampler_oauth::discovery::is_private;
-use sampler_oauth::http::TlsError;
-use sampler_oauth::{
+use anyhow::Context;
+use sampler_service::environment::Clock;
+use sampler_service::oauth::discovery::is_private;
+use sampler_service::oauth::http::TlsError;
+use sampler_service::oauth::{
     Algorithm, Audiences, CaBundle, Client, ClientCredentials, CodeFlow, Discoverer, HttpOptions,
-    Keys, TokenServer,
+    Issuer, Keyring, Keys, Pace, Policy, TokenServer,
 };
+use sampler_service::security::{Access, Authenticator, Monitors};
 use secrecy::{ExposeSecret, SecretString};
 use tracing::warn;
 use url::Url;
@@ -197,7 +200,8 @@ impl SecuritySettings {
         let Some(server) = self.token_server() else {
             return Ok(None);
         };
-        let client = sampler_oauth::http::client(&self.http_options(TOKEN_SERVER_TIMEOUT))?;
+        let client =
+            sampler_service::oauth::http::client(&self.http_options(TOKEN_SERVER_TIMEOUT))?;
         let discoverer = Discoverer::new(server, client)
             .allow_http(!self.secured)
             .of_issuer(self.token_issuer.clone());
@@ -250,6 +254,69 @@ impl SecuritySettings {
         Ok(Some(CodeFlow::new(client, discoverer)))
     }
 
+    /// The authenticator of the API. Only if `SECURED` is false does it need no tokens.
+    pub fn authenticator(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
+        if !self.secured {
+            warn!(
+                code = "security.open",
+                "SECURED is false: anybody who reaches this program may write events"
+            );
+            return Ok(Authenticator::none());
+        }
+        if self.token_audience.is_none() {
+            warn!(
+                code = "security.audience_unbound",
+                "SAMPLER_TOKEN_AUDIENCE is not set: tokens for other services are accepted"
+            );
+        }
+        self.bearer(clock)
+    }
+
+    /// Who may read the health and the metrics. `tokens` are those of the program's API, if it has one.
+    pub fn access(
+        &self,
+        tokens: Option<&Authenticator>,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Access> {
+        if !self.secured && !self.is_healthcheck_secured() {
+            return Ok(Access {
+                health: Monitors::Anybody,
+                metrics: Monitors::Anybody,
+            });
+        }
+        let tokens = match tokens.filter(|_| self.secured) {
+            Some(tokens) => tokens.clone(),
+            None => self.bearer(clock)?,
+        };
+        let metrics = Monitors::WithToken(tokens);
+        let health = if self.is_healthcheck_secured() {
+            metrics.clone()
+        } else {
+            Monitors::Anybody
+        };
+        Ok(Access { health, metrics })
+    }
+
+    fn bearer(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
+        let algorithm = self.algorithm();
+        let keyring = if let Some(key) = &self.jwt_key {
+            Keyring::configured(Keys::configured(key.expose_secret(), algorithm)?)
+        } else {
+            let discoverer = self.discoverer()?.context("no token server is known")?;
+            let issuer = match self.issuer() {
+                Some(_) => Issuer::Configured,
+                None => Issuer::Discovered,
+            };
+            Keyring::fetched(discoverer, algorithm, issuer, Pace::default())
+        };
+        let policy = Policy {
+            algorithm,
+            issuer: self.issuer(),
+            audiences: self.token_audience.clone(),
+        };
+        Ok(Authenticator::bearer(keyring, policy, clock))
+    }
+
     /// Logs each weakness, once the log is there. `called` is the address that is called with tokens, with the name of
     /// its setting.
     pub fn announce(&self, called: Option<&(&str, Url)>, variables: &Variables) {
@@ -278,8 +345,8 @@ impl SecuritySettings {
                 "JWTKEY is set without SAMPLER_TOKEN_ISSUER: tokens of any issuer are accepted"
             );
         }
-        let proxies = PROXIES.map(|name| variables.get(name).map(|_| name));
-        let proxies: Vec<&str> = proxies.into_iter().flatten().collect();
+        let is_set = |name: &&str| variables.get(name).is_some();
+        let proxies: Vec<&str> = PROXIES.into_iter().filter(is_set).collect();
         if !proxies.is_empty() {
             warn!(
                 code = "security.proxy",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sampler_domain::granularity::{GranularityError, GranularityOverride};
 use sampler_domain::units::UnitsError;
 use sampler_domain::{Granularities, Granularity, Units};
-use sampler_oauth::{Algorithm, Audiences, CaBundle};
+use sampler_service::oauth::{Algorithm, Audiences, CaBundle};
 use sampler_upstream::FindUrl;
 use secrecy::SecretString;
 use url::Url;

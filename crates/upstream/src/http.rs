@@ -12,8 +12,8 @@ use reqwest::header::{
 };
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use sampler_domain::Timestamp;
-use sampler_oauth::http::describe;
-use sampler_oauth::{ClientCredentials, HttpOptions, TlsError};
+use sampler_service::oauth::http::describe;
+use sampler_service::oauth::{ClientCredentials, HttpOptions, TlsError};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
@@ -53,7 +53,7 @@ pub(crate) struct UpstreamClient {
 impl UpstreamClient {
     pub(crate) fn new(options: &ClientOptions) -> Result<Self, TlsError> {
         Ok(Self {
-            client: sampler_oauth::http::client(&options.http)?,
+            client: sampler_service::oauth::http::client(&options.http)?,
             timeout: options.http.timeout,
             tokens: options.tokens.clone(),
             bearer: None,

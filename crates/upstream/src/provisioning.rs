@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::header::RETRY_AFTER;
 use sampler_domain::{Id, Timestamp};
-use sampler_oauth::TlsError;
+use sampler_service::oauth::TlsError;
 use url::Url;
 
 use crate::answer::parse_retry_after;

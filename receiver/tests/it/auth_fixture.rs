@@ -8,12 +8,12 @@ use axum::body::Body;
 use axum::http::Request;
 use bytes::Bytes;
 use futures_util::stream;
-use sampler_oauth::http::client;
-use sampler_oauth::{
+use sampler_service::environment::SystemClock;
+use sampler_service::oauth::http::client;
+use sampler_service::oauth::{
     Algorithm, CaBundle, Discoverer, HttpOptions, Issuer, Keyring, Keys, Pace,
     Policy as TokenPolicy, TokenServer,
 };
-use sampler_service::environment::SystemClock;
 use sampler_service::security::Authenticator;
 use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{SigningKey, StandInUaa};

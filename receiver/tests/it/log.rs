@@ -3,8 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use sampler_service::telemetry;
-use sampler_settings::{LogFormat, LogSettings};
+use sampler_service::telemetry::{self, LogFormat, LogOptions};
 use serde_json::Value;
 use tracing::Subscriber;
 
@@ -15,12 +14,12 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// Writes to it at every level.
     pub(crate) fn subscriber(&self) -> impl Subscriber + Send + Sync + use<> {
-        let settings = LogSettings {
+        let options = LogOptions {
             format: LogFormat::Json,
             level: "trace".to_owned(),
         };
         let writer = self.clone();
-        telemetry::subscriber(&settings, move || writer.clone()).unwrap()
+        telemetry::subscriber(&options, move || writer.clone()).unwrap()
     }
 
     pub(crate) fn text(&self) -> String {

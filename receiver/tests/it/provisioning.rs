@@ -11,7 +11,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::Response;
 use axum::routing::post;
 use http_body_util::BodyExt;
-use sampler_oauth::{CaBundle, HttpOptions};
+use sampler_service::oauth::{CaBundle, HttpOptions};
 use sampler_upstream::ClientOptions;
 use tokio::net::TcpListener;
 

@@ -69,7 +69,7 @@ fn without_good_token(key: &SigningKey, good: &str) -> Vec<(&'static str, String
     rows.into_iter().map(|(what, path, headers, told)| (what, path.to_owned(), headers, told)).collect()
 }
 
-/// Why a token is not accepted, `sampler-oauth` shows; here is what that is answered.
+/// Why a token is not accepted, `sampler-service` shows; here is what that is answered.
 #[tokio::test]
 async fn who_shows_no_good_token_is_told_so_before_the_body_is_read() {
     let (key, world) = secured();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use sampler_oauth::http::{FetchError, describe, read_body};
-use sampler_oauth::{AccessToken, ClientCredentials, Discoverer, NoToken, TokenServer};
+use sampler_service::oauth::http::{FetchError, describe, read_body};
+use sampler_service::oauth::{AccessToken, ClientCredentials, Discoverer, NoToken, TokenServer};
 use secrecy::SecretString;
 use serde_json::Value;
 use tokio::time::Instant;

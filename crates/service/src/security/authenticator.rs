@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::oauth::code_flow::person;
+use crate::oauth::{Claims, Keyring, Keys, NotNow, Policy, TokenError, verify};
 use axum::Router;
 use axum::extract::FromRef;
 use axum::routing::any;
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use sampler_domain::ClientId;
-use sampler_oauth::code_flow::person;
-use sampler_oauth::{Claims, Keyring, Keys, NotNow, Policy, TokenError, verify};
 use tracing::info;
 
 use super::grant::Grant;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::oauth::Claims;
 use axum::extract::{FromRef, FromRequestParts};
 use http::request::Parts;
 use sampler_domain::ClientId;
-use sampler_oauth::Claims;
 
 use super::authenticator::{Authenticator, forbidden};
 use crate::problem::Problem;

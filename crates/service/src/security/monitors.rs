@@ -1,7 +1,7 @@
 //! Who may read the health and the metrics of a program.
 
+use crate::oauth::Claims;
 use http::HeaderMap;
-use sampler_oauth::Claims;
 
 use super::authenticator::{Authenticator, forbidden};
 use super::grant::Grant;

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sampler_service::lifecycle::{STOP_BUDGET, UnusableSettings, run_until_stopped};
-use sampler_service::telemetry;
-use sampler_settings::{LogFormat, LogSettings};
+use sampler_service::telemetry::{self, LogFormat, LogOptions};
 
 const SORT: &str = "STOPPABLE_PROGRAM";
 
@@ -18,7 +17,7 @@ const SORT: &str = "STOPPABLE_PROGRAM";
 #[ignore = "it is the program that the tests beside it start"]
 fn program() {
     let sort = std::env::var(SORT).unwrap();
-    let settings = LogSettings {
+    let settings = LogOptions {
         format: LogFormat::Json,
         level: "info".to_owned(),
     };

@@ -4,8 +4,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sampler_service::telemetry;
-use sampler_settings::{LogFormat, LogSettings};
+use sampler_service::telemetry::{self, LogFormat, LogOptions};
 use tracing::subscriber::set_default;
 
 /// A log that can be read.
@@ -38,7 +37,7 @@ async fn lines_of_requests_are_limited_by_client() {
     for format in [LogFormat::Json, LogFormat::Text] {
         let (log, level) = (Log::default(), "info".to_owned());
         let writer = log.clone();
-        let settings = LogSettings { format, level };
+        let settings = LogOptions { format, level };
         let subscriber = telemetry::subscriber(&settings, move || writer.clone()).unwrap();
         let logging = set_default(subscriber);
         let request = tracing::error_span!("http");

@@ -4,4 +4,5 @@
 
 mod lifecycle;
 mod log;
+mod oauth;
 mod serving;

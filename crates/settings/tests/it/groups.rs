@@ -62,13 +62,6 @@ fn defaults_are_those_of_the_original() {
         (7070, 512_000)
     );
     assert_eq!(settings.sampling.dimension, None);
-    for (is_open, is_on_platform, interface) in [
-        (true, false, "127.0.0.1"),
-        (true, true, "0.0.0.0"),
-        (false, false, "0.0.0.0"),
-    ] {
-        assert_eq!(settings.http.interface(is_open, is_on_platform), interface);
-    }
 }
 
 #[test]

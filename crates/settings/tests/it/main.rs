@@ -6,7 +6,8 @@ mod groups;
 mod security;
 mod sources;
 
-use sampler_settings::{EXIT_SETTINGS, Program, ReceiverSettings, Settings, WorkerSettings, load};
+use sampler_service::lifecycle::EXIT_SETTINGS;
+use sampler_settings::{Program, ReceiverSettings, Settings, WorkerSettings, load};
 
 const PROGRAM: Program = Program {
     name: "example",

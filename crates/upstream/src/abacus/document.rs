@@ -3,8 +3,8 @@
 
 use reqwest::header::RETRY_AFTER;
 use sampler_domain::Timestamp;
-use sampler_oauth::TlsError;
-use sampler_oauth::http::{describe, read_body};
+use sampler_service::oauth::TlsError;
+use sampler_service::oauth::http::{describe, read_body};
 use serde_json::Value;
 use url::Url;
 

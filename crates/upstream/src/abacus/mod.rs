@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use sampler_domain::{Timestamp, Usage};
-use sampler_oauth::TlsError;
+use sampler_service::oauth::TlsError;
 use url::Url;
 
 use crate::answer::ABACUS;

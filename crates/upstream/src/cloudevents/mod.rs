@@ -16,8 +16,8 @@ use async_trait::async_trait;
 
 use reqwest::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use sampler_domain::{Contract, Timestamp, Usage};
-use sampler_oauth::TlsError;
-use sampler_oauth::http::{describe, read_body};
+use sampler_service::oauth::TlsError;
+use sampler_service::oauth::http::{describe, read_body};
 use secrecy::SecretString;
 use url::Url;
 

@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use sampler_domain::{
     Contract, Id, Interval, Measures, Planned, Span, SpanId, StartEvent, Target, Timestamp, Usage,
 };
-use sampler_oauth::{CaBundle, HttpOptions};
+use sampler_service::oauth::{CaBundle, HttpOptions};
 use sampler_upstream::{
     Answer, AnswerDate, ClientOptions, CloudEvents, EventAttributes, FindUrl, HttpCollector,
     LookupResult, Mapped, Mapping, Provisioning, Sought, Upstream,

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
-use sampler_oauth::http::client;
-use sampler_oauth::{CaBundle, Client, ClientCredentials, Discoverer, HttpOptions, TokenServer};
+use sampler_service::oauth::http::client;
+use sampler_service::oauth::{
+    CaBundle, Client, ClientCredentials, Discoverer, HttpOptions, TokenServer,
+};
 use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
 use sampler_upstream::{Answer, HttpCollector, LookupAnswer, Upstream};
 

@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 use url::form_urlencoded;
 
-use crate::discovery::{ClientMethod, Discoverer};
-use crate::http::{FetchError, fetch, text_in};
+use super::discovery::{ClientMethod, Discoverer};
+use super::http::{FetchError, fetch, text_in};
 
 /// The time limit for finding the token server and getting a token from it.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);

@@ -12,11 +12,11 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use crate::credentials::{Client, in_time, post};
-use crate::discovery::Discoverer;
-use crate::http::{FetchError, text_in};
-use crate::keys::Keys;
-use crate::verify::{Policy, TokenError, verified_body};
+use super::credentials::{Client, in_time, post};
+use super::discovery::Discoverer;
+use super::http::{FetchError, text_in};
+use super::keys::Keys;
+use super::verify::{Policy, TokenError, verified_body};
 
 /// The claims of an ID token that name a person, the first that is there.
 const NAMES: [&str; 4] = ["user_name", "preferred_username", "email", "sub"];

@@ -1,7 +1,5 @@
 //! Tokens, keys and the token server, against a stand-in for UAA.
 
-#![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
-
 mod code_flow;
 mod credentials;
 mod keyring;
@@ -10,8 +8,8 @@ mod verify;
 use std::time::Duration;
 
 use sampler_domain::Timestamp;
-use sampler_oauth::http::client;
-use sampler_oauth::{Algorithm, CaBundle, Discoverer, HttpOptions, Policy, TokenServer};
+use sampler_service::oauth::http::client;
+use sampler_service::oauth::{Algorithm, CaBundle, Discoverer, HttpOptions, Policy, TokenServer};
 use sampler_testkit::uaa::StandInUaa;
 use serde_json::Value;
 

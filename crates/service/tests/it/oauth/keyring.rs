@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sampler_domain::Timestamp;
-use sampler_oauth::{
+use sampler_service::oauth::{
     Algorithm, Issuer, Keyring, NoIssuer, NotNow, Pace, TokenError, TokenServer, verify,
 };
 use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
 use sampler_testkit::{now_millis, wait_until};
 use tokio::task::JoinSet;
 
-use crate::{PATIENCE, discoverer, discoverer_of, policy};
+use super::{PATIENCE, discoverer, discoverer_of, policy};
 
 const QUICK: Pace = Pace {
     at_least: Duration::ZERO,

@@ -6,7 +6,7 @@ use reqwest::Client;
 use serde_json::Value;
 use url::{Host, Url};
 
-use crate::http::{FetchError, fetch, text_in};
+use super::http::{FetchError, fetch, text_in};
 
 /// The path of the discovery document, below the address of a token server.
 const DESCRIPTION: &str = "/.well-known/openid-configuration";

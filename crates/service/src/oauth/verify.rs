@@ -11,10 +11,10 @@ use sampler_domain::{ClientId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::algorithm::Algorithm;
-use crate::audience::Audiences;
-use crate::discovery::same_but_for_slash;
-use crate::keys::Keys;
+use super::algorithm::Algorithm;
+use super::audience::Audiences;
+use super::discovery::same_but_for_slash;
+use super::keys::Keys;
 
 /// In bytes.
 pub const TOKEN_LEN_MAX: usize = 16 * 1024;

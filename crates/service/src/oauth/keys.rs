@@ -7,7 +7,7 @@ use jsonwebtoken::DecodingKey;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use serde_json::Value;
 
-use crate::algorithm::{Algorithm, Family};
+use super::algorithm::{Algorithm, Family};
 
 /// The most keys that are accepted from one server.
 const FETCHED_MAX: usize = 64;

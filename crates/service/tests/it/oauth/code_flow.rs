@@ -1,11 +1,11 @@
 //! Who signs in, by the ID token.
 
-use sampler_oauth::code_flow::person;
-use sampler_oauth::{Algorithm, Audiences, Keys, Policy, TokenError};
+use sampler_service::oauth::code_flow::person;
+use sampler_service::oauth::{Algorithm, Audiences, Keys, Policy, TokenError};
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
-use crate::{NOW, NOW_S, policy, with};
+use super::{NOW, NOW_S, policy, with};
 
 /// The name in an ID token with other claims than a good one.
 fn name(change: &Value) -> Result<String, TokenError> {

@@ -7,10 +7,10 @@ use tokio::sync::{OwnedMutexGuard, Semaphore};
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use crate::algorithm::Algorithm;
-use crate::discovery::Discoverer;
-use crate::http::{FetchError, fetch};
-use crate::keys::{KeyError, Keys};
+use super::algorithm::Algorithm;
+use super::discovery::Discoverer;
+use super::http::{FetchError, fetch};
+use super::keys::{KeyError, Keys};
 
 /// The time limit for finding the token server and fetching its keys.
 const FETCH_LIMIT: Duration = Duration::from_secs(10);

@@ -3,12 +3,14 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sampler_domain::ClientId;
-use sampler_oauth::verify::claimed_end;
-use sampler_oauth::{Algorithm, Audiences, Claims, KeyError, Keys, Policy, TokenError, verify};
+use sampler_service::oauth::verify::claimed_end;
+use sampler_service::oauth::{
+    Algorithm, Audiences, Claims, KeyError, Keys, Policy, TokenError, verify,
+};
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
-use crate::{NOW, NOW_S, policy, with};
+use super::{NOW, NOW_S, policy, with};
 
 fn header(algorithm: &str) -> String {
     json!({ "alg": algorithm, "kid": "any" }).to_string()

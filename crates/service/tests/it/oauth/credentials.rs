@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sampler_oauth::{AccessToken, Client, ClientCredentials, TokenServer};
+use sampler_service::oauth::{AccessToken, Client, ClientCredentials, TokenServer};
 use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
 use sampler_testkit::wait_until;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 use url::Url;
 
-use crate::{PATIENCE, discoverer, discoverer_of};
+use super::{PATIENCE, discoverer, discoverer_of};
 
 const SCOPE: &str = "abacus.usage.sampler.write";
 
