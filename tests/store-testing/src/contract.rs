@@ -33,7 +33,7 @@ macro_rules! contract_cases {
                 a_span_of_another_cause_stays_suspended
                 a_cause_is_there_as_long_as_a_span_is_suspended_for_it
                 causes_are_listed_with_those_that_have_the_most_spans_first
-                a_cause_without_spans_is_none
+                a_cause_for_which_no_span_is_suspended_is_none
             }
             changes {
                 a_change_is_made_once_for_the_version_that_was_read

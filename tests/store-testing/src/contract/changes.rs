@@ -111,9 +111,9 @@ pub async fn whatever_is_known_of_a_span_is_kept_whole(store: &Shared) {
 
 /// Two workers, an operator and a provider do what they do in some order: the span is what the rules say.
 pub async fn each_kind_of_change_makes_of_a_span_what_the_rules_say(store: &Shared) {
-    let courses = (0..32).map(async |number| {
+    let courses = (0..64).map(async |number| {
         let mut course = Course::new(&**store, number).await;
-        for _ in 0..160 {
+        for _ in 0..128 {
             course.go_on().await;
         }
         course.made
@@ -165,9 +165,10 @@ impl<'s> Course<'s> {
             4 => self.resume(true).await,
             5 => self.resume(false).await,
             6 => self.forget(),
+            7 if self.span.suspension().is_some() => self.skip().await,
             number => {
                 let worker = usize::from(number % 2 == 0);
-                for _ in 0..=self.random.below(4) {
+                for _ in 0..=self.random.below(3) {
                     self.work(worker).await;
                 }
             }
@@ -177,9 +178,9 @@ impl<'s> Course<'s> {
         assert_eq!(kept.as_ref(), Some(&self.span));
     }
 
-    /// Some spans are stopped, late in their course.
+    /// Some spans are stopped, once they have run for a day.
     async fn stop(&mut self, end: Timestamp) {
-        if self.span.end.is_some() || self.now < BEGIN / 2 || self.random.flag() {
+        if self.span.end.is_some() || self.now < BEGIN + 24 * HOUR || self.random.flag() {
             return;
         }
         let event = StopEvent {
@@ -301,7 +302,7 @@ impl<'s> Course<'s> {
         }
     }
 
-    /// By the hour, in the end by the day; every other span's upstream forgets within the hour.
+    /// By the hour, in the end by the day. The upstream of ten spans forgets within the hour.
     fn terms(&self, worker: usize) -> Terms {
         let mut terms = terms();
         terms.run = run(worker as u128 + 1);
