@@ -1,41 +1,35 @@
-//! Acts of operators on suspended spans.
+//! Acts of operators on suspended spans and their causes.
 
 use axum::body::Body;
 use axum::http::Request;
-use sampler_domain::{Cause, CauseId, EntryState, SKIP_DELAY, Span, Timestamp};
-use sampler_store::Causes;
-use sampler_store_testing::support::{Changing, at, done, last_refusal};
+use sampler_domain::{CauseId, EXCLUDED_MAX, Excluded, Interval};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::event::{on, start, with};
-use crate::reading::planned;
-use crate::resend::path_of;
+use crate::event::{on, start, stop, with};
 use crate::store::Behaviour;
+use crate::worker::at;
 use crate::world::{DAY, HOUR, NOW, World};
 
 pub(crate) const REASON: &str = "The plan has its mapping.";
 
 impl World {
-    /// A span that is suspended, and the cause.
+    /// A span whose first day is refused, and its cause. A day has gone.
     pub(crate) async fn suspended(&self, instance: &str, resource: &str) -> (String, CauseId) {
         let event = on(instance, &start(NOW));
         let answer = self.start(&with(&event, "resource_id", resource)).await;
         let location = answer.header("location").unwrap().to_owned();
-        let memory = &self.store.memory;
-        let now = Timestamp::clamped(NOW);
-        let span = planned(self, &location, NOW + DAY).await;
-        let span = done(memory.failed(&span, last_refusal("no mapping", 0)).await);
-        let processing = &span.processing;
-        let cause = Cause::of(&span.target, processing.last_error.as_ref().unwrap());
-        memory.register(&cause, now, now.plus(HOUR)).await.unwrap();
-        (location, cause.id())
+        self.clock.set(NOW + DAY);
+        self.goes_on(&location, NOW + DAY).await;
+        let span = self.refuses(&location, NOW + DAY).await;
+        (location, span.suspension().unwrap().cause)
     }
 
-    pub(crate) fn span_at(&self, location: &str) -> Span {
-        let mut spans = self.spans().into_iter();
-        let of = |span: &Span| location.ends_with(&span.id.to_string());
-        spans.find(of).unwrap()
+    /// Acts on a span as it is now.
+    pub(crate) async fn act_on(&self, location: &str, act: &str, body: &Value) -> Answer {
+        let seen = tag_of(&self.get(location).await);
+        let path = format!("{location}/{act}");
+        self.act(&path, Some(&seen), body).await
     }
 
     pub(crate) async fn act(&self, path: &str, tag: Option<&str>, body: &Value) -> Answer {
@@ -82,8 +76,7 @@ async fn causes_are_listed_the_largest_first_and_their_spans_by_them() {
     let item = |cause: CauseId, resource: &str, spans: u64| {
         json!({
             "cause": cause.to_string(), "status": 400, "error": "no mapping",
-            "resource_id": resource, "plan_id": "large", "spans": spans, "set_aside": 0,
-            "since": NOW, "probe_at": NOW + HOUR,
+            "resource_id": resource, "plan_id": "large", "spans": spans, "since": NOW + DAY,
         })
     };
     let expected = [item(cause, "postgres", 2), item(other, "redis", 1)];
@@ -110,17 +103,17 @@ async fn a_span_is_resumed_as_it_was_seen() {
     let stale = world.act(&path, Some("\"stale\""), &body).await;
     stale.problem(412, "precondition-failed");
     assert_eq!(world.trail_of_acts().await, [[""; 3]; 0]);
-    let answer = world.act(&path, Some(&seen), &body).await;
+    // A proxy that compresses weakens the tag.
+    let answer = world.act(&path, Some(&format!("W/{seen}")), &body).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    // It is as it will be read from now on, and due at once: since it was suspended, by the workers'
-    // time. The clock of this receiver is years behind.
+    // It is as it will be read from now on, and due at once.
     let again = world.get(&location).await;
     assert_eq!(answer.json(), again.json());
     assert_eq!(tag_of(&answer), tag_of(&again));
     assert_eq!(answer.json()["state"], "open");
-    assert_eq!(answer.json()["due_at"], at(0).as_millis());
-    let processing = world.span_at(&location).processing;
-    assert_eq!((processing.suspended, processing.refusals), (None, 0));
+    assert_eq!(answer.json()["due_at"], NOW + DAY);
+    let failure = world.span_at(&location).processing.failure.unwrap();
+    assert_eq!((failure.suspension, failure.refusals), (None, 0));
     let act = &world.items("/v1/audit").await[0];
     for (pointer, expected) in [
         ("/reason", REASON),
@@ -142,60 +135,186 @@ async fn a_span_is_resumed_as_it_was_seen() {
 }
 
 #[tokio::test]
-async fn what_is_planned_for_a_suspended_span_is_skipped() {
+async fn what_is_refused_is_skipped_at_once() {
     let world = World::new();
     let (location, _) = world.suspended("1", "postgres").await;
-    let path = format!("{location}/skip");
-    let answer = world.get(&location).await;
-    let seen = tag_of(&answer);
-    let usage = answer.json()["planned"]["usage_id"].clone();
-    for usage in ["another", ""] {
-        let body = json!({ "reason": REASON, "usage_id": usage });
-        let answer = world.act(&path, Some(&seen), &body).await;
-        answer.problem(409, "not-planned");
-    }
-    let body = json!({ "reason": REASON, "usage_id": usage });
-    let answer = world.act(&path, Some(&seen), &body).await;
+    let body = json!({ "reason": REASON });
+    let answer = world.act_on(&location, "skip", &body).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    assert_eq!(answer.json(), world.read(&location).await);
-    // A worker carries it out.
-    let span = world.span_at(&location);
-    let skip = span.to_be_skipped().unwrap();
-    assert_eq!(json!(skip.usage_guid), usage);
-    // Counted from the suspension, by the workers' time. The clock of this receiver is years behind.
-    assert_eq!(skip.not_before, at(SKIP_DELAY));
-    assert_eq!(answer.json()["due_at"], at(SKIP_DELAY).as_millis());
-    let subject = location.clone();
-    let expected = ["span.skip".to_owned(), "done".to_owned(), subject];
+    let shown = answer.json();
+    assert_eq!(shown, world.read(&location).await);
+    let range =
+        json!({ "start": NOW, "end": NOW + DAY, "unanswered": false, "error": "no mapping" });
+    assert_eq!(shown["excluded"], json!([range]));
+    assert_eq!(
+        (&shown["state"], &shown["planned"]),
+        (&json!("open"), &Value::Null)
+    );
+    assert_eq!([&shown["sampled_to"], &shown["due_at"]], [NOW + DAY; 2]);
+    let proof = json!({
+        "used": DAY, "billed": 0, "skipped": DAY, "unanswered": 0, "unsampled": 0,
+        "usages": 0, "ledger": 0, "difference": 0,
+    });
+    assert_eq!(shown["proof"], proof);
+    let expected = ["span.skip".to_owned(), "done".to_owned(), location.clone()];
     assert_eq!(world.trail_of_acts().await, [expected]);
     let act = &world.items("/v1/audit").await[0];
-    assert_eq!(act["id"], skip.act.to_string());
-    assert_eq!(act["after"]["skip"], usage);
-    let seen = tag_of(&world.get(&location).await);
-    let answer = world.act(&path, Some(&seen), &body).await;
-    answer.problem(409, "not-suspended");
+    assert_eq!(act["before"]["planned"]["end"], NOW + DAY);
+    assert_eq!(act["after"]["target"], shown["target"]);
+    let range = json!({ "start": NOW, "end": NOW + DAY, "duration": DAY });
+    assert_eq!(act["after"]["ranges"], json!([range]));
+    let twice = world.act_on(&location, "skip", &body).await;
+    twice.problem(409, "not-suspended");
+}
+
+/// Only the usage that is planned may have been posted.
+#[tokio::test]
+async fn one_action_skips_up_to_a_later_boundary() {
+    let world = World::new();
+    let (location, _) = world.suspended("1", "postgres").await;
+    world.alter(&location, |span| {
+        span.processing.planned.as_mut().unwrap().unanswered = true;
+    });
+    world.clock.set(NOW + 40 * DAY);
+    let body = json!({ "reason": REASON, "until": "2018-09-02T02:00:00+02:00" });
+    let answer = world.act_on(&location, "skip", &body).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let until = NOW + 30 * DAY;
+    let range = |start: i64, end: i64, unanswered: bool| json!({ "start": start, "end": end, "unanswered": unanswered, "error": "no mapping" });
+    let shown = answer.json();
+    let expected = [range(NOW, NOW + DAY, true), range(NOW + DAY, until, false)];
+    assert_eq!(shown["excluded"], json!(expected));
+    assert_eq!(shown["sampled_to"], until);
+    let proof = &shown["proof"];
+    assert_eq!([&proof["skipped"], &proof["unanswered"]], [30 * DAY, DAY]);
+    let act = &world.items("/v1/audit").await[0];
+    let range = json!({ "start": NOW, "end": until, "duration": 30 * DAY });
+    assert_eq!(act["after"]["ranges"], json!([range]));
+}
+
+#[tokio::test]
+async fn a_time_up_to_which_nothing_can_be_skipped_is_told() {
+    let world = World::new();
+    let (location, _) = world.suspended("1", "postgres").await;
+    world.clock.set(NOW + 9 * DAY);
+    world.stop(&on("1", &stop(NOW + 8 * DAY + HOUR))).await;
+    let refused = |until: i64| {
+        let (world, location) = (&world, &location);
+        async move {
+            let body = json!({ "reason": REASON, "until": until });
+            let answer = world.act_on(location, "skip", &body).await;
+            answer.names(422, "invalid-until", &["#/until"]);
+        }
+    };
+    let boundary = NOW + 2 * DAY;
+    for until in [NOW, NOW + DAY - 1, boundary - 1, boundary + HOUR] {
+        refused(until).await;
+    }
+    // After the stop, and before now.
+    refused(NOW + 9 * DAY).await;
+    world.clock.set(boundary - 1);
+    refused(boundary).await;
+    assert_eq!(world.trail_of_acts().await, [[""; 3]; 0]);
+    // The end is no boundary.
+    world.clock.set(NOW + 9 * DAY);
+    let body = json!({ "reason": REASON, "until": NOW + 8 * DAY + HOUR });
+    let answer = world.act_on(&location, "skip", &body).await;
+    assert_eq!(answer.json()["sampled_to"], NOW + 8 * DAY + HOUR);
+}
+
+#[tokio::test]
+async fn a_correction_is_skipped_alone() {
+    let world = World::new();
+    let location = world.starts("1", NOW).await;
+    world.goes_on(&location, NOW + DAY).await;
+    world.accepts(&location, NOW + DAY).await;
+    world.clock.set(NOW + DAY);
+    world.stop(&on("1", &stop(NOW + HOUR))).await.is_created();
+    world.goes_on(&location, NOW + DAY).await;
+    world.refuses(&location, NOW + DAY).await;
+    let body = json!({ "reason": REASON, "until": NOW });
+    let answer = world.act_on(&location, "skip", &body).await;
+    answer.names(422, "invalid-until", &["#/until"]);
+    let answer = world
+        .act_on(&location, "skip", &json!({ "reason": REASON }))
+        .await;
+    let shown = answer.json();
+    assert_eq!(shown["excluded"][0]["end"], NOW + HOUR);
+    // What it would have taken back stays billed.
+    let proof = json!({
+        "used": HOUR, "billed": DAY, "skipped": HOUR - DAY, "unanswered": 0, "unsampled": 0,
+        "usages": 1, "ledger": DAY, "difference": 0,
+    });
+    assert_eq!(shown["proof"], proof);
+}
+
+/// What a probe posts just now may be accepted.
+#[tokio::test]
+async fn a_span_that_is_probed_is_neither_skipped_nor_resumed() {
+    let world = World::new();
+    let (location, _) = world.suspended("1", "postgres").await;
+    world.alter(&location, |span| *span = span.resumed(0, true, at(NOW)));
+    for act in ["skip", "resume"] {
+        let answer = world
+            .act_on(&location, act, &json!({ "reason": REASON }))
+            .await;
+        answer.problem(409, "not-suspended");
+    }
+}
+
+#[tokio::test]
+async fn a_span_has_only_so_many_ranges_that_are_skipped() {
+    let world = World::new();
+    let (location, _) = world.suspended("1", "postgres").await;
+    let range = |number: usize| {
+        let start = NOW - i64::try_from(number + 1).unwrap() * 2 * DAY;
+        let (start, end) = (at(start), at(start + DAY));
+        Excluded {
+            interval: Interval { start, end },
+            back_to: None,
+            unanswered: false,
+            usage_guid: None,
+            error: None,
+        }
+    };
+    world.alter(&location, |span| {
+        span.processing.excluded = (0..EXCLUDED_MAX).rev().map(range).collect();
+    });
+    let body = json!({ "reason": REASON });
+    let answer = world.act_on(&location, "skip", &body).await;
+    answer.problem(409, "too-many-ranges");
+    world.alter(&location, |span| drop(span.processing.excluded.pop()));
+    assert_eq!(world.act_on(&location, "skip", &body).await.status, 200);
 }
 
 #[tokio::test]
 async fn all_spans_of_a_cause_are_resumed_together() {
     let world = World::new();
-    let (_, cause) = world.suspended("1", "postgres").await;
-    world.suspended("2", "postgres").await;
+    let (one, cause) = world.suspended("1", "postgres").await;
+    let (other, _) = world.suspended("2", "postgres").await;
+    let (redis, _) = world.suspended("3", "redis").await;
     let path = format!("/v1/suspended/{cause}/resume");
-    let answer = world.act(&path, None, &json!({ "reason": REASON })).await;
+    let body = json!({ "reason": REASON });
+    let answer = world.act(&path, None, &body).await;
     assert_eq!(answer.status, 202, "{answer:?}");
     assert_eq!(answer.json(), json!({ "resumed": 2 }));
-    let memory = &world.store.memory;
-    let kept = memory.due_causes(Timestamp::clamped(NOW), 9).await;
-    // Whatever the clock of this receiver says: workers take their own time instead.
-    assert_eq!(kept.unwrap()[0].resuming, Some(Timestamp::MAX));
+    for location in [&one, &other] {
+        let shown = world.read(location).await;
+        assert_eq!(
+            (&shown["state"], &shown["due_at"]),
+            (&json!("open"), &json!(NOW + DAY))
+        );
+        // One more refusal suspends it again, however many a worker allows.
+        assert!(world.span_at(location).processing.failure.unwrap().refusals > 1_000);
+    }
+    assert_eq!(world.read(&redis).await["state"], "suspended");
     let expected = ["cause.resume", "done", &format!("/v1/suspended/{cause}")];
     assert_eq!(world.trail_of_acts().await, [expected.map(str::to_owned)]);
     let cause = cause.to_string();
     let unknown = cause.replace(|letter: char| letter.is_ascii_digit(), "0");
-    for id in [unknown.as_str(), "x", "%ff", &cause.to_uppercase()] {
+    for id in [&cause, unknown.as_str(), "x", "%ff", &cause.to_uppercase()] {
         let path = format!("/v1/suspended/{id}/resume");
-        let answer = world.act(&path, None, &json!({ "reason": REASON })).await;
+        let answer = world.act(&path, None, &body).await;
         answer.problem(404, "no-such-cause");
     }
 }
@@ -204,41 +323,50 @@ async fn all_spans_of_a_cause_are_resumed_together() {
 async fn each_field_that_is_wrong_is_named() {
     let world = World::new();
     let (location, cause) = world.suspended("1", "postgres").await;
-    let entry = world.usage_in("2", EntryState::Skipped).await;
+    let usage = world.unconfirmed("2", true).await;
     let seen = tag_of(&world.get(&location).await);
-    let skip = format!("{location}/skip");
+    let [skip, again] = ["skip", "resend"].map(|act| format!("{location}/{act}"));
     let resume = format!("/v1/suspended/{cause}/resume");
-    let resend = path_of(&entry);
+    let resend = format!("/v1/unconfirmed/{usage}/resend");
     let long = "x".repeat(1_001);
     #[rustfmt::skip]
     let rows: &[(&str, Value, &[&str])] = &[
-        (&skip, json!({}), &["#/usage_id"]),
-        (&skip, json!({ "usage_id": "u" }), &["#/reason"]),
-        (&skip, json!({ "reason": "", "usage_id": "u", "x": 1 }), &["#/x"]),
-        (&skip, json!({ "reason": " \n", "usage_id": "u" }), &["#/reason"]),
-        (&skip, json!({ "reason": long, "usage_id": "u" }), &["#/reason"]),
-        (&skip, json!({ "reason": [REASON], "usage_id": "u" }), &["#/reason"]),
-        (&skip, json!({ "reason": REASON, "usage_id": null }), &["#/usage_id"]),
+        (&skip, json!({}), &["#/reason"]),
+        (&skip, json!({ "reason": "", "until": 1 }), &["#/reason"]),
+        (&skip, json!({ "reason": " \n" }), &["#/reason"]),
+        (&skip, json!({ "reason": long }), &["#/reason"]),
+        (&skip, json!({ "reason": [REASON] }), &["#/reason"]),
+        (&skip, json!({ "reason": REASON, "until": "soon" }), &["#/until"]),
+        (&skip, json!({ "reason": REASON, "until": -1 }), &["#/until"]),
+        (&skip, json!({ "reason": REASON, "until": NOW.to_string() }), &["#/until"]),
+        (&skip, json!({ "reason": REASON, "until": null }), &["#/until"]),
+        (&skip, json!({ "reason": REASON, "usage_id": "u" }), &["#/usage_id"]),
         (&skip, json!([]), &["#"]),
-        (&resume, json!({ "reason": REASON, "usage_id": "u" }), &["#/usage_id"]),
+        (&again, json!({ "reason": "", "from": 1, "to": 1 }), &["#/to", "#/reason"]),
+        (&again, json!({ "reason": REASON, "from": "a" }), &["#/from"]),
+        (&again, json!({ "reason": REASON, "to": [] }), &["#/to"]),
+        (&again, json!({ "reason": REASON, "until": 1 }), &["#/until"]),
+        (&resume, json!({ "reason": REASON, "until": 1 }), &["#/until"]),
         (&resend, json!({}), &["#/reason"]),
         (&resend, json!({ "reason": " " }), &["#/reason"]),
-        (&resend, json!({ "reason": "r", "usage_id": "u" }), &["#/usage_id"]),
+        (&resend, json!({ "reason": "r", "from": 1 }), &["#/from"]),
         (&resend, json!([]), &["#"]),
     ];
     for (path, body, wrong) in rows {
-        let tag = (*path == skip).then_some(&*seen);
+        let tag = path.starts_with(&location).then_some(&*seen);
         let answer = world.act(path, tag, body).await;
         answer.names(400, "invalid-body", wrong);
     }
-    assert_eq!(world.entry(&entry.usage_guid).resend, None);
     let large = json!({ "reason": REASON, "x": "x".repeat(70_000) });
     let answer = world.act(&resume, None, &large).await;
     answer.problem(413, "payload-too-large");
-    let unknown = format!("/v1/spans/{}/resume", "0".repeat(24));
     let body = json!({ "reason": REASON });
-    let answer = world.act(&unknown, Some("*"), &body).await;
-    answer.problem(404, "no-such-span");
+    for act in ["resume", "skip", "resend"] {
+        let unknown = format!("/v1/spans/{}/{act}", "0".repeat(24));
+        let answer = world.act(&unknown, Some("*"), &body).await;
+        answer.problem(404, "no-such-span");
+    }
+    assert_eq!(world.trail_of_acts().await, [[""; 3]; 0]);
     // 1,000 characters are no 1,000 bytes.
     let body = json!({ "reason": "ä".repeat(1_000) });
     assert_eq!(world.act(&resume, None, &body).await.status, 202);
@@ -249,18 +377,15 @@ async fn each_field_that_is_wrong_is_named() {
 #[tokio::test]
 async fn nothing_is_done_that_is_not_in_the_trail() {
     let world = World::new();
-    let (location, cause) = world.suspended("1", "postgres").await;
-    let entry = world.usage_in("2", EntryState::Skipped).await;
+    let (location, _) = world.suspended("1", "postgres").await;
+    let (_, cause) = world.suspended("2", "redis").await;
+    let usage = world.unconfirmed("3", true).await;
     let seen = tag_of(&world.get(&location).await);
     let body = json!({ "reason": REASON });
-    let of_span = (format!("{location}/resume"), Some(&*seen));
+    let of_span = (format!("{location}/skip"), Some(&*seen));
     let of_cause = (format!("/v1/suspended/{cause}/resume"), None);
-    let of_usage = (path_of(&entry), None);
-    let is_done = || {
-        let is_resumed = world.span_at(&location).processing.suspended.is_none();
-        let is_resent = world.entry(&entry.usage_guid).resend.is_some();
-        (is_resumed, is_resent)
-    };
+    let of_usage = (format!("/v1/unconfirmed/{usage}/resend"), None);
+    let before = world.spans();
     for behaviour in [Behaviour::Unavailable, Behaviour::Unknown, Behaviour::Lost] {
         world.store.set_record_behaviour(behaviour);
         for (path, tag) in [&of_span, &of_cause, &of_usage] {
@@ -268,16 +393,20 @@ async fn nothing_is_done_that_is_not_in_the_trail() {
             answer.tells(503, "database-unavailable", &["Nothing was done"]);
         }
     }
-    assert_eq!(is_done(), (false, false));
+    assert_eq!(world.spans(), before);
     world.store.set_record_behaviour(Behaviour::Served);
-    // The change is done, and its answer is lost.
-    world.store.lose_answers_to_changes();
-    for (path, tag) in [&of_span, &of_usage] {
-        let before = world.trail_of_acts().await.len();
+    // The change is done, and its answer is lost. The repeat decides.
+    world.store.set_change_behaviour(Behaviour::Lost);
+    for (number, (path, tag)) in [&of_span, &of_cause, &of_usage].into_iter().enumerate() {
         let answer = world.act(path, *tag, &body).await;
         answer.tells(503, "database-unavailable", &["may or may not be done"]);
         let trail = world.trail_of_acts().await;
-        assert_eq!((trail.len(), trail[0][1].as_str()), (before + 1, "unknown"));
+        assert_eq!((trail.len(), trail[0][1].as_str()), (number + 1, "unknown"));
     }
-    assert_eq!(is_done(), (true, true));
+    world.store.set_change_behaviour(Behaviour::Served);
+    for ((path, tag), status) in [(&of_span, 412), (&of_cause, 404), (&of_usage, 202)] {
+        let answer = world.act(path, *tag, &body).await;
+        assert_eq!(answer.status, status, "{path}");
+    }
+    assert_eq!(world.read(&location).await["sampled_to"], NOW + DAY);
 }

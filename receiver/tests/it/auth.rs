@@ -72,7 +72,9 @@ fn operations(two: &Two) -> Vec<(&'static str, String, [u16; 9])> {
         ("POST", format!("{span}/resume"),     [401, 403, 403, 403, 428, 403, 403, 403, 403]),
         ("POST", format!("{span}/skip"),       [401, 403, 403, 403, 428, 403, 403, 403, 403]),
         ("POST", format!("{cause}/resume"),    [401, 403, 403, 403, 202, 403, 403, 403, 403]),
-        ("POST", "/v1/usages/u/resend".to_owned(), [401, 403, 403, 403, 404, 403, 403, 403, 403]),
+        ("POST", format!("{span}/resend"),     [401, 403, 403, 403, 428, 403, 403, 403, 403]),
+        ("GET", "/v1/unconfirmed".to_owned(),  [401, 403, 200, 200, 200, 200, 200, 200, 200]),
+        ("POST", "/v1/unconfirmed/u/resend".to_owned(), [401, 403, 403, 403, 404, 403, 403, 403, 403]),
         ("GET", "/v1/nothing".to_owned(),      [401, 403, 404, 404, 404, 404, 404, 404, 404]),
     ]
 }

@@ -38,5 +38,7 @@ mod routes;
 mod store;
 mod sums;
 mod tokens;
+mod unconfirmed;
 mod updates;
+mod worker;
 mod world;

@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use sampler_domain::{Acceptance, Entry, Interval, Next, Planned, Span, Timestamp};
+use sampler_domain::{Again, Excluded, Interval};
 use sampler_receiver::reading::AT_ONCE;
-use sampler_store::Ledger;
-use sampler_store_testing::support::{Changing, done, refusal};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::acts::tag_of;
 use crate::event::{on, start, stop, with};
 use crate::store::Behaviour;
-use crate::world::{CAUSE, DAY, HOUR, MINUTE, NOW, PAST, SPANS, World};
+use crate::worker::at;
+use crate::world::{CAUSE, DAY, HOUR, NOW, PAST, SPANS, World};
 
 impl World {
     /// Starts an instance; says where its span is.
@@ -42,10 +41,6 @@ async fn a_client_that_leaves_makes_no_room_for_more_reads_than_there_may_be() {
     world.store.wait_until_held(AT_ONCE as usize).await;
     world.store.release();
     assert_eq!(world.items(SPANS).await.len(), 1);
-}
-
-fn at(millis: i64) -> Timestamp {
-    Timestamp::clamped(millis)
 }
 
 #[tokio::test]
@@ -75,8 +70,8 @@ async fn a_span_is_shown_as_it_is_kept() {
         "planned": null,
         "delivery": {"attempts": 0, "unanswered": false, "last_error": null},
         "proof": {
-            "used": 0, "billed": 0, "skipped": 0, "unanswered": 0, "difference": 0,
-            "unsampled": 0, "usages": 0, "since": NOW,
+            "used": 0, "billed": 0, "skipped": 0, "unanswered": 0, "unsampled": 0,
+            "usages": 0, "ledger": 0, "difference": 0,
         },
     });
     let shown = world.read(location).await;
@@ -89,67 +84,120 @@ async fn a_span_is_shown_as_it_is_kept() {
             .keys()
             .eq(expected.as_object().unwrap().keys())
     );
-    assert_eq!(world.read(SPANS).await, json!({ "items": [expected] }));
+    // A list reads no ledger.
+    let mut listed = expected.clone();
+    let proof = listed["proof"].as_object_mut().unwrap();
+    proof.retain(|name, _| !["usages", "ledger", "difference"].contains(&name.as_str()));
+    assert_eq!(world.read(SPANS).await, json!({ "items": [listed] }));
 
     let end = with(&stop(NOW + HOUR), "id", "stop-1");
     world.stop(&end).await.is_created();
-    let span = planned(&world, location, NOW + DAY).await;
-    let refused = refusal("no-plan", 7, at(NOW + DAY));
-    done(world.store.memory.failed(&span, refused).await);
+    let span = world.goes_on(location, NOW + HOUR).await;
     let guid = &span.processing.planned.as_ref().unwrap().usage_guid;
-    let refused_at = sampler_store_testing::support::at(7).as_millis();
-    let error = json!({"at": refused_at, "status": 400, "error": "no-plan"});
+    world.refuses(location, NOW + HOUR).await;
+    let error = json!({"at": NOW + HOUR, "status": 400, "error": "no mapping"});
     expected["end"] = json!(NOW + HOUR);
-    expected["state"] = json!("stopped");
+    expected["state"] = json!("suspended");
     expected["end_event_id"] = json!("stop-1");
-    expected["planned"] = json!({"start": NOW, "end": NOW + DAY, "usage_id": guid});
-    let delivery = json!({"attempts": 1, "unanswered": false, "last_error": error});
+    expected["due_at"] = Value::Null;
+    expected["planned"] = json!({"start": NOW, "end": NOW + HOUR, "usage_id": guid});
+    let delivery = json!({"attempts": 1, "unanswered": true, "last_error": error});
     let undelivered = std::mem::replace(&mut expected["delivery"], delivery);
     // Nothing is sampled yet, and an hour has run.
     expected["proof"]["unsampled"] = json!(HOUR);
+    world.alter(location, |span| {
+        span.processing.planned.as_mut().unwrap().unanswered = true;
+    });
     assert_eq!(world.read(location).await, expected);
 
-    executed(&world, &span, Some(NOW + HOUR)).await;
-    let span = world.spans().remove(0);
-    let span = executed(&world, &span, None).await;
-    done(world.store.memory.complete(&span, at(NOW)).await);
+    world.alter(location, |span| *span = span.resumed(0, false, at(NOW)));
+    world.accepts(location, NOW + HOUR).await;
     expected["state"] = json!("complete");
     expected["sampled_to"] = json!(NOW + HOUR);
-    expected["due_at"] = Value::Null;
     expected["planned"] = Value::Null;
     expected["delivery"] = undelivered;
     expected["proof"] = json!({
-        "used": HOUR, "billed": HOUR, "skipped": 0, "unanswered": 0, "difference": 0,
-        "unsampled": 0, "usages": 2, "since": NOW,
+        "used": HOUR, "billed": HOUR, "skipped": 0, "unanswered": 0, "unsampled": 0,
+        "usages": 1, "ledger": HOUR, "difference": 0,
     });
     assert_eq!(world.read(location).await, expected);
 }
 
-/// The span at an address, with a plan up to `end`.
-pub(crate) async fn planned(world: &World, location: &str, end: i64) -> Span {
-    let span = world.span_at(location);
-    let plan = plan(&span, end);
-    done(world.store.memory.plan(&span, plan, at(NOW), at(NOW)).await)
+/// A range of hours after [`NOW`] that does not count.
+fn range(start: i64, end: i64, back_to: Option<i64>) -> Excluded {
+    let [start, end] = [start, end].map(|hour| at(NOW + hour * HOUR));
+    Excluded {
+        interval: Interval { start, end },
+        back_to: back_to.map(|hour| at(NOW + hour * HOUR)),
+        unanswered: start.as_millis() == NOW,
+        usage_guid: None,
+        error: None,
+    }
 }
 
-fn plan(span: &Span, end: i64) -> Planned {
-    let (start, end) = (span.sampled_to(), at(end));
-    Planned::new(span, Interval { start, end }, start)
+fn again(range: Excluded, is_way_back: bool) -> Again {
+    Again {
+        range,
+        at: at(NOW),
+        by: None,
+        attempts: 0,
+        posts_end_by: None,
+        accepted: None,
+        is_way_back,
+    }
 }
 
-/// Notes that what is planned was accepted a minute after it was planned; plans the next.
-async fn executed(world: &World, span: &Span, next: Option<i64>) -> Span {
-    let planned = span.processing.planned.as_ref().unwrap();
-    let acceptance = Acceptance {
-        at: planned.planned_at.plus(MINUTE),
-        status: Some(202),
-        location: Some("https://abacus/1".to_owned()),
+#[tokio::test]
+async fn what_does_not_count_is_shown_and_the_proof_leaves_it_out() {
+    let world = World::new();
+    let location = world.starts("i", NOW).await;
+    world.alter(&location, |span| {
+        let processing = &mut span.processing;
+        processing.last.end = at(NOW + 9 * HOUR);
+        processing.excluded = vec![range(0, 2, None), range(7, 12, Some(9))];
+        processing.again = vec![
+            again(range(3, 6, Some(5)), true),
+            again(range(2, 3, None), false),
+        ];
+    });
+    let hours = |start: i64, end: i64| json!({ "start": NOW + start * HOUR, "end": NOW + end * HOUR, "unanswered": start == 0 });
+    let mut trimmed = hours(7, 12);
+    trimmed["back_to"] = json!(NOW + 9 * HOUR);
+    let shown = world.read(&location).await;
+    assert_eq!(shown["excluded"], json!([hours(0, 2), trimmed]));
+    // Of the first, the usage counts. What is left is its way back.
+    assert_eq!(shown["again"], json!([hours(6, 5), hours(2, 3)]));
+    let proof = json!({
+        "used": 9 * HOUR, "billed": 5 * HOUR, "skipped": 4 * HOUR, "unanswered": 2 * HOUR,
+        "unsampled": 0, "usages": 0, "ledger": 0, "difference": 5 * HOUR,
+    });
+    assert_eq!(shown["proof"], proof);
+}
+
+/// What the ledger says is read by itself. Entries expire, and the rest is compared with its time.
+#[tokio::test]
+async fn the_proof_compares_the_span_with_the_entries_that_are_kept() {
+    let world = World::new();
+    let location = world.starts("i", NOW).await;
+    world.goes_on(&location, NOW + 3 * DAY).await;
+    let mut usages = Vec::new();
+    for _ in 0..3 {
+        usages.push(world.accepts(&location, NOW + 3 * DAY).await.usage_guid);
+    }
+    let proof = async || {
+        let proof = &world.read(&location).await["proof"];
+        ["billed", "usages", "ledger", "difference"].map(|name| proof[name].as_i64().unwrap())
     };
-    let entry = Entry::of_accepted(span, acceptance).unwrap();
-    world.store.memory.write_entry(entry, DAY).await.unwrap();
-    let next = next.map_or(Next::Wait, |end| Next::Planned(plan(&span.executed(), end)));
-    let memory = &world.store.memory;
-    done(memory.executed(span, next, at(NOW), at(NOW)).await)
+    assert_eq!(proof().await, [3 * DAY, 3, 3 * DAY, 0]);
+    let removes = |usage: &String| world.store.memory.with(|table| table.remove_entry(usage));
+    removes(&usages[0]);
+    assert_eq!(
+        proof().await,
+        [3 * DAY, 2, 2 * DAY, 0],
+        "the oldest has expired"
+    );
+    removes(&usages[2]);
+    assert_eq!(proof().await, [3 * DAY, 1, DAY, DAY], "one is missing");
 }
 
 #[tokio::test]
@@ -213,7 +261,7 @@ async fn a_query_that_no_index_answers_is_told_what_to_add() {
     for query in ["", "?", wide] {
         let answer = world.get(&format!("/v1/spans{query}")).await;
         answer.tells(422, "query-too-wide", &ids);
-        answer.tells(422, "query-too-wide", &["suspended"]);
+        answer.tells(422, "query-too-wide", &["suspended", "excluded"]);
     }
     assert_eq!(world.store.calls(), 0);
 }
@@ -275,12 +323,12 @@ async fn what_has_run_and_is_not_billed_yet_grows_with_time_alone() {
     assert_eq!([&proof["used"], &proof["difference"]], [0, 0]);
     assert_eq!(proof["unsampled"], 3 * HOUR);
     // What was sampled beyond a stop is to be taken back.
-    let span = planned(&world, &location, NOW + 2 * HOUR).await;
-    executed(&world, &span, None).await;
+    world.goes_on(&location, NOW + DAY).await;
+    world.accepts(&location, NOW + DAY).await;
     let end = on("i", &stop(NOW + HOUR));
     world.stop(&end).await.is_created();
     let proof = world.read(&location).await["proof"].clone();
-    assert_eq!(proof["unsampled"], -HOUR);
+    assert_eq!(proof["unsampled"], HOUR - DAY);
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,7 +342,7 @@ async fn few_read_at_the_same_time_and_nobody_who_writes_waits_for_them() {
         world.store.set_behaviour(Behaviour::Served);
         world.starts("j", NOW).await;
         let usages = format!("{location}/usages");
-        let more = ["/v1/suspended", CAUSE, "/v1/audit"];
+        let more = ["/v1/suspended", "/v1/unconfirmed", CAUSE, "/v1/audit"];
         for path in [SPANS, &location, &usages].iter().chain(&more) {
             let beyond = world.get(path).await;
             beyond.names(503, "overloaded", &[]);

@@ -2,9 +2,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sampler_domain::{Acceptance, Change, Entry, Interval, Planned, Span, Timestamp};
-use sampler_store::{Causes, Ledger};
-use sampler_store_testing::support::last_refusal;
+use sampler_domain::{
+    Acceptance, Delivery, Entry, Granularities, Granularity, Interval, Policy, Span, Timestamp,
+    usage_guid,
+};
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
@@ -37,13 +38,14 @@ impl Two {
             assert_eq!(asked.status(), 201);
             let mut spans = two.world.spans().into_iter();
             let span = spans.find(|span| span.target.resource_id.as_str() == resource);
-            let (span, store) = (span.unwrap(), &two.world.store.memory);
-            two.spans[index] = format!("/v1/spans/{}", span.id);
-            store.write_entry(billed(&span), DAY).await.unwrap();
-            let cause = last_refusal("no mapping", 0).cause(&span).unwrap();
-            two.causes[index] = format!("/v1/suspended/{}", cause.id());
-            let now = span.start;
-            store.register(&cause, now, now).await.unwrap();
+            let span = span.unwrap();
+            let location = format!("/v1/spans/{}", span.id);
+            two.world.watched(&span, false).await;
+            two.world.goes_on(&location, NOW + DAY).await;
+            let span = two.world.refuses(&location, NOW + DAY).await;
+            let cause = span.suspension().unwrap().cause;
+            two.causes[index] = format!("/v1/suspended/{cause}");
+            two.spans[index] = location;
         }
         two
     }
@@ -102,21 +104,25 @@ impl Two {
     }
 }
 
-/// A usage of an hour of the span that Abacus has accepted.
+/// A usage of the first hour of the span, which the upstream accepted at its end.
 pub(crate) fn billed(span: &Span) -> Entry {
-    let end = span.start.plus(HOUR);
-    let (start, end) = (span.start, end);
+    let (start, end) = (span.start, span.start.plus(HOUR));
     let interval = Interval { start, end };
-    let plan = Change::Plan {
-        planned: Planned::new(span, interval, end),
-        due_at: end,
+    let delivery = Delivery {
+        interval,
+        usage_guid: usage_guid(span, interval),
+        is_again: false,
     };
     let acceptance = Acceptance {
         at: end,
         status: Some(202),
         location: None,
     };
-    Entry::of_accepted(&span.after(&plan), acceptance).unwrap()
+    let policy = Policy {
+        granularities: Granularities::all(Granularity::Hour),
+        stop_grace: 0,
+    };
+    Entry::new(span, &delivery, acceptance, &policy)
 }
 
 /// The query for what both have in common.
@@ -160,6 +166,15 @@ async fn spans_of_other_resources_do_not_exist_for_a_scope_of_one() {
             assert_eq!(own, expected, "{scopes:?}");
         }
         assert_eq!(two.summed(of_all, scopes).await, readable, "{scopes:?}");
+        for query in ["", of_all] {
+            let items = two.items(&format!("/v1/unconfirmed?{query}"), scopes).await;
+            let mut resources: Vec<_> = items
+                .iter()
+                .map(|it| it["target"]["resource_id"].as_str().unwrap())
+                .collect();
+            resources.sort_unstable();
+            assert_eq!(resources, readable, "{scopes:?}");
+        }
         let (_, page) = two.get(&format!("/v1/usages?{of_all}"), scopes).await;
         let usages = page["items"][0]["usages"].as_u64().unwrap_or(0);
         assert_eq!(usages, readable.len() as u64, "{scopes:?}");

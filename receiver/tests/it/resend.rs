@@ -1,114 +1,107 @@
-//! `POST /v1/usages/{id}/resend`.
+//! `POST /v1/spans/{id}/resend`.
 
-use sampler_domain::{Acceptance, Change, Changed, Entry, EntryState, Timestamp};
-use sampler_store::Ledger;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::acts::REASON;
+use crate::acts::{REASON, tag_of};
+use crate::event::{on, stop};
 use crate::world::{DAY, NOW, World};
 
 impl World {
-    pub(crate) async fn usage_in(&self, instance: &str, state: EntryState) -> Entry {
-        let (location, _) = self.suspended(instance, "postgres").await;
-        let span = self.span_at(&location);
-        let at = Timestamp::clamped(NOW);
-        let entry = if state == EntryState::Skipped {
-            Entry::of_skipped(&span, at).unwrap()
-        } else {
-            let acceptance = Acceptance {
-                at,
-                status: Some(202),
-                location: None,
-            };
-            let entry = Entry::of_accepted(&span, acceptance).unwrap();
-            Entry { state, ..entry }
-        };
-        let memory = &self.store.memory;
-        memory.write_entry(entry.clone(), DAY).await.unwrap();
-        entry
-    }
-
-    pub(crate) fn entry(&self, guid: &str) -> Entry {
-        let kept = self.store.memory.with(|table| table.entry(guid).cloned());
-        kept.unwrap().entry
+    /// A span of ten days whose first eight are skipped.
+    async fn skipped(&self) -> String {
+        let (location, _) = self.suspended("1", "postgres").await;
+        self.clock.set(NOW + 10 * DAY);
+        let body = json!({ "reason": REASON, "until": NOW + 8 * DAY });
+        let answer = self.act_on(&location, "skip", &body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        location
     }
 }
 
-pub(crate) fn path_of(entry: &Entry) -> String {
-    format!("/v1/usages/{}/resend", entry.usage_guid)
+fn range(start: i64, end: i64) -> Value {
+    let (start, end) = (NOW + start * DAY, NOW + end * DAY);
+    json!({ "start": start, "end": end, "unanswered": false, "error": "no mapping" })
 }
 
 #[tokio::test]
-async fn a_usage_that_was_given_up_or_put_aside_is_sent_again() {
-    for state in [EntryState::Skipped, EntryState::SetAside] {
-        let world = World::new();
-        let entry = world.usage_in("1", state).await;
-        let body = json!({ "reason": REASON });
-        // The clock of the receiver is ahead of the workers' by a day.
-        world.clock.set(NOW + DAY);
-        let answer = world.act(&path_of(&entry), None, &body).await;
-        assert_eq!(answer.status, 202, "{answer:?}");
-        let shown = answer.json();
-        assert_eq!(shown["id"], entry.usage_guid);
-        assert_eq!(shown["state"], state.name());
-        // A worker carries it out, at once whatever the clock of the receiver says.
-        let resend = world.entry(&entry.usage_guid).resend.unwrap();
-        assert_eq!(resend.acceptance, None);
-        assert_eq!(resend.at.as_millis(), NOW + DAY);
-        assert_eq!(resend.due_at, entry.planned_at);
-        let act = &world.items("/v1/audit").await[0];
-        assert_eq!(act["id"], resend.act.to_string());
-        assert_eq!(act["act"], "usage.resend");
-        assert_eq!(act["subject"], format!("/v1/usages/{}", entry.usage_guid));
-        assert_eq!(act["outcome"], "done");
-        assert_eq!(act["reason"], REASON);
-        assert_eq!(act["before"]["state"], state.name());
-        let states = [&act["before"]["resend"], &act["after"]["resend"]];
-        assert_eq!(states, [&json!(false), &json!(true)]);
-        let of_span = format!("/v1/audit?span={}", entry.span);
-        assert_eq!(world.items(&of_span).await.len(), 1);
-        // Asked again before that, it is the same resend.
-        let answer = world.act(&path_of(&entry), None, &body).await;
-        assert_eq!(answer.status, 202, "{answer:?}");
-        let again = world.entry(&entry.usage_guid).resend.unwrap();
-        assert_eq!(again.act, resend.act);
-    }
-}
-
-#[tokio::test]
-async fn what_abacus_has_is_not_sent_again_and_what_nobody_knows_is_not_found() {
+async fn what_is_excluded_within_some_time_is_sent_again() {
     let world = World::new();
+    let location = world.skipped().await;
+    // The days that begin and end within it.
+    let body = json!({ "reason": REASON, "from": NOW + 2 * DAY - 1, "to": NOW + 5 * DAY + 1 });
+    let answer = world.act_on(&location, "resend", &body).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let shown = answer.json();
+    assert_eq!(shown, world.read(&location).await);
+    assert_eq!(shown["excluded"], json!([range(0, 2), range(5, 8)]));
+    assert_eq!(shown["again"], json!([range(2, 5)]));
+    assert_eq!(shown["due_at"], NOW + 10 * DAY);
+    // It does not count yet.
+    let proof = &shown["proof"];
+    assert_eq!([&proof["skipped"], &proof["billed"]], [8 * DAY, 0]);
+    let act = &world.items("/v1/audit").await[0];
+    assert_eq!([&act["act"], &act["outcome"]], ["span.resend", "done"]);
+    let told = json!([{ "start": NOW + 2 * DAY, "end": NOW + 5 * DAY, "duration": 3 * DAY }]);
+    assert_eq!(act["after"]["ranges"], told);
+    assert_eq!(act["after"]["target"], shown["target"]);
+    // The rest of it.
+    let answer = world
+        .act_on(&location, "resend", &json!({ "reason": REASON }))
+        .await;
+    let shown = answer.json();
+    assert_eq!(shown["excluded"], Value::Null);
+    assert_eq!(
+        shown["again"],
+        json!([range(2, 5), range(0, 2), range(5, 8)])
+    );
+}
+
+#[tokio::test]
+async fn where_nothing_is_excluded_nothing_is_sent_again() {
+    let world = World::new();
+    let location = world.skipped().await;
+    for (from, to) in [(NOW + 8 * DAY, NOW + 9 * DAY), (NOW + 1, NOW + 2 * DAY - 1)] {
+        let body = json!({ "reason": REASON, "from": from, "to": to });
+        let answer = world.act_on(&location, "resend", &body).await;
+        answer.problem(409, "nothing-excluded");
+    }
+    let path = format!("{location}/resend");
     let body = json!({ "reason": REASON });
-    for (instance, state) in [("1", EntryState::Accepted), ("2", EntryState::Counted)] {
-        let entry = world.usage_in(instance, state).await;
-        let answer = world.act(&path_of(&entry), None, &body).await;
-        answer.problem(409, "not-resendable");
-        assert_eq!(world.entry(&entry.usage_guid), entry);
+    let unseen = world.act(&path, None, &body).await;
+    unseen.problem(428, "precondition-required");
+    let seen = tag_of(&world.get(&location).await);
+    assert_eq!(world.act(&path, Some(&seen), &body).await.status, 200);
+    let stale = world.act(&path, Some(&seen), &body).await;
+    stale.problem(412, "precondition-failed");
+    let answer = world.act_on(&location, "resend", &body).await;
+    answer.problem(409, "nothing-excluded");
+}
+
+#[tokio::test]
+async fn a_complete_span_is_open_to_it_and_lists_find_it() {
+    let world = World::new();
+    let location = world.skipped().await;
+    let other = world.starts("2", NOW).await;
+    world
+        .stop(&on("1", &stop(NOW + 8 * DAY)))
+        .await
+        .is_created();
+    world.goes_on(&location, NOW + 10 * DAY).await;
+    assert_eq!(world.read(&location).await["state"], "complete");
+    let id = location.rsplit('/').next();
+    for query in ["", "&resource_id=postgres", "&state=complete&plan_id=large"] {
+        let items = world
+            .items(&format!("/v1/spans?excluded=true{query}"))
+            .await;
+        let ids = items.iter().map(|item| item["id"].as_str());
+        assert!(ids.eq([id]), "{query}: {other}");
     }
-    // What is refused stands on its span, and is listed there.
-    let (location, _) = world.suspended("refused", "postgres").await;
-    let refuses = async || {
-        let usage = &world.items(&format!("{location}/usages")).await[0];
-        assert_eq!(usage["state"], "refused", "{usage}");
-        let path = format!("/v1/usages/{}/resend", usage["id"].as_str().unwrap());
-        let answer = world.act(&path, None, &body).await;
-        answer.problem(409, "not-resendable");
-    };
-    refuses().await;
-    // Its span is resumed, and the usage is listed as refused until it has another answer.
-    let span = world.span_at(&location);
-    let suspension = span.processing.suspended.unwrap();
-    let due_at = suspension.since;
-    let resumed = Change::Resume { suspension, due_at };
-    let memory = &world.store.memory;
-    let changed = memory.with(|table| table.change(&span, &resumed));
-    assert_eq!(changed, Changed::Made);
-    refuses().await;
-    let long = "x".repeat(5_000);
-    for id in ["unknown", "%ff", "%00", "%20", "$where", &long] {
-        let path = format!("/v1/usages/{id}/resend");
-        let answer = world.act(&path, None, &body).await;
-        answer.problem(404, "no-such-usage");
-    }
-    assert_eq!(world.trail_of_acts().await, [[""; 3]; 0]);
+    let none = world.items("/v1/spans?excluded=true&state=open").await;
+    assert!(none.is_empty(), "{none:?}");
+    let answer = world
+        .act_on(&location, "resend", &json!({ "reason": REASON }))
+        .await;
+    assert_eq!(answer.json()["state"], "stopped");
+    let none = world.items("/v1/spans?excluded=true").await;
+    assert!(none.is_empty(), "{none:?}");
 }

@@ -4,10 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use sampler_store::StoreError;
+use sampler_domain::Entry;
+use sampler_store::{Ledger, StoreError};
 use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
 use sampler_store_testing::memory::MemoryStore;
 use tokio::sync::{Semaphore, watch};
+
+use crate::world::DAY;
 
 /// What the store's errors say, and no answer may.
 pub(crate) const SECRET: &str = "mongodb://sampler:secret@db.internal";
@@ -88,14 +91,21 @@ impl Store {
         *self.script.0.record_behaviour.lock().unwrap() = behaviour;
     }
 
-    /// Loses the answers to operators' actions from now on.
-    pub(crate) fn lose_answers_to_changes(&self) {
-        *self.script.0.change_behaviour.lock().unwrap() = Behaviour::Lost;
+    /// Sets how operators' actions are answered from now on.
+    pub(crate) fn set_change_behaviour(&self, behaviour: Behaviour) {
+        *self.script.0.change_behaviour.lock().unwrap() = behaviour;
     }
 
     /// Sets how calls are answered after the next stop.
     pub(crate) fn set_behaviour_after_next_stop(&self, behaviour: Behaviour) {
         *self.script.0.behaviour_after_stop.lock().unwrap() = Some(behaviour);
+    }
+
+    /// Keeps an entry of the ledger.
+    pub(crate) async fn keep(&self, entry: &Entry) {
+        let expires_at = entry.acceptance.at.plus(100 * DAY);
+        let kept = self.memory.write_entry(entry, expires_at, None);
+        kept.await.unwrap();
     }
 
     /// How often the store was asked.
@@ -121,7 +131,9 @@ impl State {
     fn behaviour_of(&self, method: &str) -> Behaviour {
         let behaviour = match method {
             "record_action" => *self.record_behaviour.lock().unwrap(),
-            "change_by_operator" | "resend_by_operator" => *self.change_behaviour.lock().unwrap(),
+            "change_by_operator" | "resend_missing" | "resume_batch" => {
+                *self.change_behaviour.lock().unwrap()
+            }
             _ => *self.behaviour.lock().unwrap(),
         };
         if method == "stop"

@@ -1,10 +1,10 @@
 //! What usages add up to, as those see it who ask.
 
 use sampler_domain::{
-    Entry, EntryState, Id, Measure, Measures, Quantity, Span, SpanId, StartEvent, Target, Timestamp,
+    Entry, Granularity, Id, Interval, Measure, Measures, Quantity, Span, SpanId, StartEvent,
+    Target, Timestamp,
 };
 use sampler_receiver::reading::SUM_TIME_MAX;
-use sampler_store::Ledger;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -27,8 +27,9 @@ impl World {
         };
         let memory = &self.store.memory;
         let number = memory.with(|table| table.entries().count() as u64);
-        let span = Span::open(SpanId::new(event.timestamp, number), event);
-        memory.write_entry(billed(&span), DAY).await.unwrap();
+        let (id, start) = (SpanId::new(event.timestamp, number), event.timestamp);
+        let entry = billed(&Span::open(id, event, start));
+        self.store.keep(&entry).await;
     }
 }
 
@@ -195,29 +196,61 @@ async fn what_cannot_be_added_up_is_told() {
     }
 }
 
+/// An entry that covers some time after [`NOW`], and was accepted at its end.
+fn entry(start: i64, end: i64, dimension: Granularity) -> Entry {
+    let target = Target::from_store(["o", "s", "c", "postgres", "large", "i"]);
+    let event = StartEvent {
+        id: None,
+        timestamp: Timestamp::clamped(NOW + start),
+        target,
+        measures: Measures::default(),
+    };
+    let (id, start, end) = (
+        SpanId::Text("x".to_owned()),
+        event.timestamp,
+        Timestamp::clamped(NOW + end),
+    );
+    let mut entry = billed(&Span::open(id, event, start));
+    entry.interval = Interval { start, end };
+    entry.acceptance.at = end;
+    entry.dimension = dimension;
+    entry
+}
+
 #[tokio::test]
-async fn sums_are_of_the_states_that_are_asked_for() {
+async fn the_figures_of_an_invoice_can_be_had_again() {
     let world = World::new();
     world.billed("postgres", "large", 20, json!(512)).await;
-    let memory = &world.store.memory;
-    let accepted = memory.with(|table| table.entries().next().unwrap().entry.clone());
-    let skipped = Entry {
-        usage_guid: "skipped".to_owned(),
-        state: EntryState::Skipped,
-        accepted_at: None,
-        skipped_at: Some(Timestamp::clamped(NOW)),
-        ..accepted
-    };
-    world.store.memory.write_entry(skipped, DAY).await.unwrap();
-    for (states, usages) in [
-        ("", 1),
-        ("&state=accepted,counted", 1),
-        ("&state=set_aside,skipped", 1),
-        ("&state=accepted,skipped", 2),
-        ("&state=refused", 0),
-    ] {
-        let items = world.items(&format!("{SUMS}{states}")).await;
+    world.billed("postgres", "large", 30, json!(512)).await;
+    let first = NOW + 21 * HOUR;
+    for (accepted_to, usages) in [(first - 1, 0), (first, 1), (first + 10 * HOUR, 2)] {
+        let path = format!("{SUMS}&accepted_to={accepted_to}");
+        let items = world.items(&path).await;
         let count: i64 = items.iter().map(|it| it["usages"].as_i64().unwrap()).sum();
-        assert_eq!(count, usages, "{states}");
+        assert_eq!(count, usages);
+    }
+}
+
+/// A sum counts a usage wholly or not at all. Where that would be wrong, there is no sum.
+#[tokio::test]
+async fn times_that_cut_a_usage_are_refused_with_those_that_fit() {
+    let world = World::new();
+    world.store.keep(&entry(0, DAY, Granularity::Day)).await;
+    let ask = async |query: &str| world.get(&format!("{SUMS}&{query}")).await;
+    let noon = NOW + DAY / 2;
+    for query in [format!("to={noon}"), format!("from={noon}")] {
+        let answer = ask(&query).await;
+        let fit = ["day", "2018-08-03T00:00:00", "2018-08-04T00:00:00"];
+        answer.tells(422, "cut-usage", &fit);
+    }
+    let range = format!("from={NOW}&to={}", NOW + DAY);
+    let answer = ask(&format!("window=hour&{range}")).await;
+    answer.tells(422, "cut-usage", &["day", "window"]);
+    for query in [
+        range.clone(),
+        format!("window=day&{range}"),
+        format!("to={NOW}"),
+    ] {
+        assert_eq!(ask(&query).await.status, 200, "{query}");
     }
 }
