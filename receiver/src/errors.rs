@@ -49,6 +49,11 @@ impl Errors {
         None
     }
 
+    /// A member that may be there.
+    pub(crate) fn optional<T>(&mut self, name: &str, given: Given<T>) -> Option<T> {
+        (!given.is_missing()).then(|| self.required(name, given))?
+    }
+
     /// A member that must not be there.
     pub(crate) fn unknown<T>(&mut self, name: &str, given: &Given<T>) {
         if !given.is_missing() {

@@ -6,6 +6,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::Moment;
+use crate::given::Given;
 
 /// The reason of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -22,7 +23,7 @@ pub struct Reason {
 }
 
 /// How far to skip, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SkipRequest {
     #[serde(default)]
@@ -34,24 +35,31 @@ pub struct SkipRequest {
     )]
     pub reason: String,
     /// A boundary of the span's dimension. Without it, the end of the refused interval.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Moment, nullable = false)]
-    pub until: Option<Timestamp>,
+    #[serde(default)]
+    #[schema(value_type = Option<Moment>, nullable = false)]
+    pub until: Given<Timestamp>,
 }
 
 /// What to send again, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ResendRequest {
-    #[schema(example = "The plan is mapped now.", min_length = 1, max_length = 1000)]
+    #[serde(default)]
+    #[schema(
+        required,
+        example = "The plan is mapped now.",
+        min_length = 1,
+        max_length = 1000
+    )]
     pub reason: String,
     /// Only what is excluded from then on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Moment, nullable = false)]
-    pub from: Option<Timestamp>,
+    #[serde(default)]
+    #[schema(value_type = Option<Moment>, nullable = false)]
+    pub from: Given<Timestamp>,
     /// Only what is excluded until then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Moment, nullable = false)]
-    pub to: Option<Timestamp>,
+    #[serde(default)]
+    #[schema(value_type = Option<Moment>, nullable = false)]
+    pub to: Given<Timestamp>,
 }
 
 /// An operator's action in the audit trail.

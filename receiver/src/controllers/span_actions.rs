@@ -69,7 +69,10 @@ pub async fn skip(
     id: IdPath,
     request: Request<Body>,
 ) -> Response {
-    let read = |body: api::SkipRequest, _: &mut Errors| (body.reason, body.until);
+    let read = |body: api::SkipRequest, errors: &mut Errors| {
+        let until = errors.optional("until", body.until);
+        (body.reason, until)
+    };
     let decide = |span: &Span, until, now| span.to_skip(until, now).map_err(not_skipped);
     let skipped = receiver.act_on_span("span.skip", &grant, id, request, read, decide);
     answer("skip", &grant, skipped.await)
@@ -105,13 +108,14 @@ fn read_times(
     body: api::ResendRequest,
     errors: &mut Errors,
 ) -> (String, (Option<Timestamp>, Option<Timestamp>)) {
-    let api::ResendRequest { reason, from, to } = body;
+    let from = errors.optional("from", body.from);
+    let to = errors.optional("to", body.to);
     if let (Some(from), Some(to)) = (from, to)
         && from >= to
     {
         errors.wrong("to", "It must be later than from.");
     }
-    (reason, (from, to))
+    (body.reason, (from, to))
 }
 
 impl Receiver {

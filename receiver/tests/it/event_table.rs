@@ -404,13 +404,17 @@ const OF_REQUESTS: [&str; 7] = [
 ];
 
 /// The beginnings of what no address of events answers.
-const OF_OTHERS: [&str; 9] = [
+const OF_OTHERS: [&str; 13] = [
     "mapping-",
     "provisioning-",
     "no-such-",
     "not-",
+    "nothing-excluded",
+    "too-many-ranges",
     "precondition-",
     "invalid-body",
+    "invalid-until",
+    "cut-usage",
     "query-too-wide",
     "unhealthy",
     "shutting-down",

@@ -181,8 +181,9 @@ async fn the_proof_compares_the_span_with_the_entries_that_are_kept() {
     let location = world.starts("i", NOW).await;
     world.goes_on(&location, NOW + 3 * DAY).await;
     let mut usages = Vec::new();
-    for _ in 0..3 {
-        usages.push(world.accepts(&location, NOW + 3 * DAY).await.usage_guid);
+    for second in 0..3 {
+        let accepted_at = NOW + 3 * DAY + second * 1_000;
+        usages.push(world.accepts(&location, accepted_at).await.usage_guid);
     }
     let proof = async || {
         let proof = &world.read(&location).await["proof"];

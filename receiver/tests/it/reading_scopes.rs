@@ -47,6 +47,7 @@ impl Two {
             two.causes[index] = format!("/v1/suspended/{cause}");
             two.spans[index] = location;
         }
+        two.world.clock.set(NOW + DAY);
         two
     }
 
