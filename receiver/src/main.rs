@@ -13,6 +13,7 @@ use sampler_service::program::{self, Startup};
 use sampler_service::security::Authenticator;
 use sampler_service::telemetry::error_chain;
 use sampler_settings::ReceiverSettings;
+use sampler_steering::DatabaseClock;
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_upstream::{ClientOptions, Provisioning};
 
@@ -36,7 +37,9 @@ async fn run(settings: ReceiverSettings, mut startup: Startup) -> anyhow::Result
     let (store, clock) = (Arc::clone(&startup.store), Arc::clone(&startup.clock));
     let shutdown = startup.shutdown.clone();
     let reading = reading_store(&store, database).await?;
-    let receiver = Receiver::new(parts(&settings, &store, reading, &clock)?, options);
+    let database_clock = DatabaseClock::new(Arc::clone(&clock));
+    let parts = parts(&settings, &store, reading, database_clock.clone())?;
+    let receiver = Receiver::new(parts, options);
     let authenticator = settings.security.authenticator(Arc::clone(&clock))?;
     let threshold = settings.health.threshold;
     let reachable = check_health(&mut startup.health, threshold, &receiver, &authenticator);
@@ -51,7 +54,13 @@ async fn run(settings: ReceiverSettings, mut startup: Startup) -> anyhow::Result
     let console = console::routes(&settings, api.clone(), users, steering, clock, random)?;
     // Health is served from the beginning: indexing a large collection takes its time.
     let listening = startup.listen(access, api.merge(console)).await?;
-    let watching = prepare_and_watch(&receiver, &store, &reachable, threshold, &shutdown);
+    let watched = Watched {
+        store,
+        clock: database_clock,
+        reachable,
+        threshold,
+    };
+    let watching = prepare_and_watch(&receiver, &watched, &shutdown);
     let refreshing = keep_keys_fresh(&authenticator, &shutdown);
     let running = async { tokio::join!(listening.serve(), watching, refreshing) };
     let (served, watched, refreshed) = Box::pin(running).await;
@@ -77,14 +86,14 @@ fn parts(
     settings: &ReceiverSettings,
     store: &Arc<MongoStore>,
     reading: Arc<MongoStore>,
-    clock: &Arc<dyn Clock>,
+    clock: Arc<dyn Clock>,
 ) -> anyhow::Result<Parts> {
     Ok(Parts {
         events: store.clone(),
         reading,
         operating: store.clone(),
         provisioning: provisioning(settings)?,
-        clock: Arc::clone(clock),
+        clock,
         random: Arc::new(SystemRandom),
     })
 }
@@ -108,24 +117,32 @@ fn check_health(
     reachable
 }
 
+/// The database, its time, and the progress that tells whether it is there.
+struct Watched {
+    store: Arc<MongoStore>,
+    clock: Arc<DatabaseClock>,
+    reachable: Progress,
+    threshold: Duration,
+}
+
 /// Prepares the database, then the receiver. After that, watches the database and reads the control until
 /// the shutdown.
 async fn prepare_and_watch(
     receiver: &Receiver,
-    store: &MongoStore,
-    reachable: &Progress,
-    threshold: Duration,
+    watched: &Watched,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
+    let Watched { store, clock, .. } = watched;
     let migrated = program::migrate(store, shutdown)
         .await
         .inspect_err(|_| shutdown.begin());
     if migrated?
         && program::until_done(shutdown, || store.has_format()).await
+        && program::until_done(shutdown, async || clock.read(&**store).await.map(|()| true)).await
         && receiver.prepare(shutdown.soft().cancelled()).await
     {
         let steering = receiver.stay_steered(shutdown.soft());
-        let watching = watch(store, reachable, threshold, shutdown);
+        let watching = watch(watched, shutdown);
         tokio::join!(watching, steering);
     }
     Ok(())
@@ -148,13 +165,13 @@ async fn keep_keys_fresh(
     refreshed
 }
 
-/// Pings the database every few seconds. A request that meets a short outage is answered 503. Only
+/// Asks the database for its time every few seconds. A request that meets a short outage is answered 503. Only
 /// an outage as long as the threshold makes the instance unhealthy, so that an election does not
 /// take all instances away at once.
-async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, shutdown: &Shutdown) {
+async fn watch(watched: &Watched, shutdown: &Shutdown) {
     while !shutdown.is_stopping() {
-        match store.ping().await {
-            Ok(()) => reachable.beat(),
+        match watched.clock.read(&*watched.store).await {
+            Ok(()) => watched.reachable.beat(),
             Err(error) => {
                 tracing::warn!(
                     code = "database.unavailable",
@@ -163,7 +180,7 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
                 );
             }
         }
-        let pause = tokio::time::sleep((threshold / 10).min(Duration::from_secs(5)));
+        let pause = tokio::time::sleep((watched.threshold / 10).min(Duration::from_secs(5)));
         shutdown.soft().run_until_cancelled(pause).await;
     }
 }
