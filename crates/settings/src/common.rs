@@ -4,25 +4,15 @@ use sampler_service::program::{Options, Ports};
 use sampler_service::telemetry::{LogFormat, LogOptions};
 use url::Url;
 
-use crate::declare::settings;
+use crate::Program;
+use crate::load::Variables;
 use crate::reader::Reader;
-use crate::value::{Value, value};
-use crate::{DatabaseSettings, Program, SecuritySettings};
-
-/// Where a program listens, its database, its log and its credentials.
-#[derive(Clone, Debug)]
-pub struct CommonSettings {
-    pub http: HttpSettings,
-    pub database: DatabaseSettings,
-    pub log: LogSettings,
-    pub traces: TraceSettings,
-    /// The credentials, and the checks of callers.
-    pub security: SecuritySettings,
-}
+use crate::table::{Common, settings};
+use crate::value::text;
 
 settings! {
     /// Where a program listens.
-    pub struct HttpSettings(checked by HttpSettings::check) {
+    pub struct HttpSettings {
         /// The port to listen on. With 0 the system chooses one.
         port: u16 = "PORT", "7070";
         /// The name or address of the interface to listen on; 0.0.0.0 is all of them. Without it:
@@ -51,9 +41,9 @@ settings! {
     }
 }
 
-impl CommonSettings {
+impl Common<'_> {
     /// What a program starts with.
-    pub fn options(&self, program: &Program) -> Options {
+    pub(crate) fn options(&self, program: &Program) -> Options {
         Options {
             name: program.name,
             version: program.version,
@@ -71,80 +61,31 @@ impl CommonSettings {
             },
         }
     }
-}
 
-impl HttpSettings {
-    /// Refuses one port for two purposes.
-    fn check(&self, reader: &mut Reader) {
-        if self.metrics_port == Some(self.port) {
+    /// Logs what a person should check, once the log is there.
+    pub fn announce(&self, variables: &Variables) {
+        self.database.announce();
+        self.security.announce(self.called.as_ref(), variables);
+    }
+
+    /// Refuses settings of both programs that contradict each other, or that could not be honoured.
+    pub(crate) fn check(&self, reader: &mut Reader) {
+        if self.http.metrics_port == Some(self.http.port) {
             reader.reject("SAMPLER_METRICS_PORT", "a port other than PORT");
         }
+        self.database.check(reader);
+        self.security.check(reader);
+        self.sampling.check(reader);
     }
 }
 
-value!(LogFormat, "auto, json or text", |name| match name {
-    "auto" => Some(LogFormat::Auto),
-    "json" => Some(LogFormat::Json),
-    "text" => Some(LogFormat::Text),
-    _ => None,
-});
-
-struct LogLevel(String);
-
-impl From<LogLevel> for String {
-    fn from(level: LogLevel) -> Self {
-        level.0
-    }
-}
-
-/// A single word must be a level: the log would take a mistyped one for the name of a module, and write
-/// nothing.
-impl Value for LogLevel {
-    const EXPECTED: &'static str =
-        "off, error, warn, info, debug or trace, also as in info,sampler_store=debug";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let is_level = |directive: &str| {
-            let level = match directive.split_once('=') {
-                Some((module, level)) if !module.is_empty() => level,
-                Some(_) => return false,
-                None => directive,
-            };
-            ["off", "error", "warn", "info", "debug", "trace"]
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(level))
-        };
-        if text.split(',').all(is_level) {
-            return Ok(Self(text.to_owned()));
-        }
-        Err(Self::EXPECTED.to_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_of_the_log_are_known_words() {
-        for text in [
-            "info",
-            "WARN",
-            "off",
-            "info,sampler_store=debug",
-            "error,a::b=trace,c=off",
-        ] {
-            assert!(LogLevel::parse(text).is_ok(), "{text:?}");
-        }
-        for text in [
-            "inof",
-            "warning",
-            "info,sampler_store",
-            "info,a=loud",
-            "info,,",
-            "info,=info",
-        ] {
-            assert!(LogLevel::parse(text).is_err(), "{text:?}");
-        }
-    }
-}
+// The log would take a mistyped level for the name of a module, and write nothing.
+text!(
+    LogLevel,
+    "off, error, warn, info, debug or trace, also as in info,sampler_store=debug",
+    |text: &str| text.split(',').all(|directive| {
+        let (module, level) = directive.split_once('=').unwrap_or(("all", directive));
+        let levels = ["off", "error", "warn", "info", "debug", "trace"];
+        !module.is_empty() && levels.iter().any(|known| known.eq_ignore_ascii_case(level))
+    })
+);

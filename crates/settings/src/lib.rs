@@ -1,6 +1,6 @@
 //! The settings of the two programs.
 //!
-//! A setting is declared once, in a group, by the macro [`settings!`](declare): its name, its type, its
+//! A setting is declared once, in a group, by the macro [`settings!`](table): its name, its type, its
 //! default, its range and its description stand in one place. The code that uses a setting gets its whole
 //! group. [`ReceiverSettings`] and [`WorkerSettings`] are lists of groups.
 //!
@@ -8,36 +8,31 @@
 //! values that are wrong alone (`value.rs`), and those that contradict each other (`check` of a group or of
 //! a program). The program then ends with exit code 64.
 
-mod bindings;
 mod common;
 mod database;
-mod declare;
-mod ledger;
 mod load;
 mod program;
 mod reader;
 pub mod receiver;
 mod sampling;
 mod security;
+mod table;
 mod upstream;
-mod uri_options;
 mod value;
 pub mod worker;
 
 use std::time::Duration;
 
-pub use common::{CommonSettings, HttpSettings, LogSettings, TraceSettings};
+pub use common::{HttpSettings, LogSettings, TraceSettings};
 pub use database::{DatabaseSettings, DatabaseUri};
-pub use declare::{Groups, Setting, Settings};
-pub use ledger::LedgerRetention;
 pub use load::Variables;
 pub use program::{EarlyExit, Printout, Program, help, load, start};
-pub use reader::Reader;
 pub use receiver::ReceiverSettings;
 pub use sampling::{MonthSettings, SamplingSettings, SlackSettings};
 pub use security::SecuritySettings;
+pub use table::{Common, Setting, Settings};
 pub use upstream::{CloudEventsSettings, Destination, UpstreamSettings};
-pub use worker::{DistressSettings, WorkerSettings};
+pub use worker::{DistressSettings, LedgerRetention, WorkerSettings};
 
 /// Whole milliseconds; no setting takes more than fit.
 pub fn millis(duration: Duration) -> i64 {

@@ -1,14 +1,18 @@
-//! Where settings come from: the environment, over a TOML file.
+//! Where settings come from: the environment, over a TOML file; and the database that the platform has bound.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use crate::bindings::{SERVICES, SERVICES_FILE, bound};
+use serde::Deserialize;
+
 use crate::reader::Reader;
-use crate::{Groups, Settings};
+use crate::{ReceiverSettings, Settings, WorkerSettings};
 
 /// The variable that names the file.
 const FILE: &str = "SAMPLER_CONFIG_FILE";
+
+/// Where the platform says what it has bound: in a variable, or in a file of the same form.
+const SERVICES: &str = "VCAP_SERVICES";
+const SERVICES_FILE: &str = "VCAP_SERVICES_FILE_PATH";
 
 /// The beginning of the variables that only Sampler has.
 const PREFIX: &str = "SAMPLER_";
@@ -19,125 +23,74 @@ const PER_DIFFERENCE: usize = 4;
 /// The largest file that is read at the start, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-/// The variables of an environment.
-#[derive(Clone, Default)]
-pub struct Variables(BTreeMap<String, String>);
+/// The variables of an environment. An empty one counts as not set.
+pub type Variables = BTreeMap<String, String>;
 
-impl Variables {
-    /// A variable that is not UTF-8 has marks in place of what is not: no setting takes those.
-    pub fn of_this_process() -> Self {
-        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-        std::env::vars_os()
-            .map(|(name, value)| (text(name), text(value)))
-            .collect()
-    }
-
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
-    }
-}
-
-/// An empty variable counts as not set.
-impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Variables {
-    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
-        let variables = variables.into_iter();
-        let mut by_name: BTreeMap<String, String> = variables
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect();
-        by_name.retain(|_, value| !value.is_empty());
-        Self(by_name)
-    }
+/// A variable that is not UTF-8 has marks in place of what is not: no setting takes those.
+pub(crate) fn of_this_process() -> Variables {
+    let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+    let variables = std::env::vars_os();
+    variables
+        .map(|(name, value)| (text(name), text(value)))
+        .collect()
 }
 
 /// Takes the texts of all settings of a program from their sources.
 pub(crate) fn gather<S: Settings>(variables: &Variables) -> Reader {
-    let mut reader = Reader::of_defaults(S::GROUPS.iter().copied().flatten(), S::DEFAULTS);
-    let known = Known::of(&[S::GROUPS, S::OTHER]);
-    if let Some(path) = variables.get(FILE) {
-        match read_file(Path::new(path)).and_then(|text| values_of(&text)) {
-            Ok(values) => take(&mut reader, &known, values, &format!("in {path}")),
+    let mut reader = Reader::of_defaults(S::GROUPS, S::DEFAULTS);
+    let set = |name: &str| variables.get(name).filter(|text| !text.is_empty());
+    if let Some(path) = set(FILE) {
+        match read_file(path).and_then(|text| values_of(&text)) {
+            Ok(values) => take(&mut reader, &values, &format!("in {path}"), |_| true),
             Err(why) => reader.complain(format!("{FILE}: the file {path} {why}")),
         }
     }
-    let of_environment = variables
-        .0
-        .iter()
-        .filter(|(name, _)| known.has(name) || (name.starts_with(PREFIX) && *name != FILE));
-    let of_environment = of_environment.map(|(name, text)| (name.clone(), text.clone()));
-    take(
-        &mut reader,
-        &known,
-        of_environment.collect(),
-        "in the environment",
-    );
-    take_bound(&mut reader, variables);
+    let is_ours = |name: &str| name.starts_with(PREFIX) && name != FILE;
+    take(&mut reader, variables, "in the environment", is_ours);
+    let wanted: Option<String> = reader.value("SAMPLER_DB_SERVICE");
+    let of_file = set(SERVICES_FILE).map(|path| {
+        read_file(path).map_err(|why| format!("{SERVICES_FILE}: the file {path} {why}"))
+    });
+    let services = [set(SERVICES).cloned().map(Ok), of_file];
+    let services: Result<Vec<String>, String> = services.into_iter().flatten().collect();
+    // A binding overrides the setting, because each has new credentials.
+    match services.and_then(|services| bound(&services, wanted.as_deref())) {
+        Ok(uri) => reader.set("DB_URI", &uri.unwrap_or_default()),
+        Err(mistake) => reader.complain(mistake),
+    }
     reader
 }
 
-/// Sets what is known, and complains of what is not.
-fn take(reader: &mut Reader, known: &Known, values: Vec<(String, String)>, place: &str) {
-    for (name, text) in values {
-        if known.has(&name) {
-            reader.set(&name, text);
-        } else {
-            let question = known.question(&name);
+/// Sets what is known, and complains of what is not, where it must be a setting. One manifest can serve both
+/// programs, so settings of the other one are known.
+fn take(reader: &mut Reader, values: &Variables, place: &str, must_be: impl Fn(&str) -> bool) {
+    let groups = [ReceiverSettings::GROUPS, WorkerSettings::GROUPS].concat();
+    let known: Vec<&str> = groups.into_iter().flatten().map(|it| it.name).collect();
+    for (name, text) in values.iter().filter(|(_, text)| !text.is_empty()) {
+        if known.contains(&name.as_str()) {
+            reader.set(name, text);
+        } else if must_be(name) {
+            let question = question(name, &known);
             reader.complain(format!("{name} {place} is an unknown setting{question}"));
         }
     }
 }
 
-/// A bound database overrides `DB_URI`, because each binding has new credentials.
-fn take_bound(reader: &mut Reader, variables: &Variables) {
-    let wanted: Option<String> = reader.value("SAMPLER_DB_SERVICE");
-    let services = [
-        variables.get(SERVICES).map(|text| Ok(text.to_owned())),
-        variables.get(SERVICES_FILE).map(|path| {
-            read_file(Path::new(path))
-                .map_err(|why| format!("{SERVICES_FILE}: the file {path} {why}"))
-        }),
-    ];
-    let services: Result<Vec<String>, String> = services.into_iter().flatten().collect();
-    match services.and_then(|services| bound(&services, wanted.as_deref())) {
-        Ok(Some(uri)) => reader.set("DB_URI", uri),
-        Ok(None) => {}
-        Err(mistake) => reader.complain(mistake),
-    }
-}
-
-/// The names of the settings of both programs.
-struct Known(Vec<&'static str>);
-
-impl Known {
-    fn of(programs: &[Groups]) -> Self {
-        let groups = programs.iter().copied().flatten().copied();
-        Self(groups.flatten().map(|setting| setting.name).collect())
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.0.contains(&name)
-    }
-
-    /// The question whether a known name was meant, for the end of a mistake.
-    fn question(&self, name: &str) -> String {
-        let rest = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
-        let nearest = self
-            .0
-            .iter()
-            .map(|known| (strsim::osa_distance(&rest(name), &rest(known)), known))
-            .min_by_key(|(distance, _)| *distance);
-        match nearest {
-            Some((distance, meant)) if distance * PER_DIFFERENCE <= name.len() => {
-                format!("; did you mean {meant}?")
-            }
-            _ => String::new(),
-        }
+/// The question whether a known name was meant, for the end of a mistake.
+fn question(name: &str, known: &[&str]) -> String {
+    let rest = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
+    let distance = |known: &&&str| strsim::osa_distance(&rest(name), &rest(known));
+    let nearest = known.iter().min_by_key(distance);
+    match nearest.filter(|known| distance(known) * PER_DIFFERENCE <= name.len()) {
+        Some(meant) => format!("; did you mean {meant}?"),
+        None => String::new(),
     }
 }
 
 /// The text of a file, or why there is none, without any of it.
-fn read_file(path: &Path) -> Result<String, String> {
-    let metadata = std::fs::metadata(path).map_err(|error| format!("cannot be read: {error}"))?;
-    if metadata.len() > FILE_MAX {
+fn read_file(path: &str) -> Result<String, String> {
+    let length = std::fs::metadata(path).map(|metadata| metadata.len());
+    if length.is_ok_and(|length| length > FILE_MAX) {
         return Err(format!("has more than {FILE_MAX} bytes"));
     }
     std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))
@@ -145,7 +98,7 @@ fn read_file(path: &Path) -> Result<String, String> {
 
 /// The values of a file, by their names in the environment. A mistake repeats nothing of the file: any line
 /// may hold a secret.
-fn values_of(text: &str) -> Result<Vec<(String, String)>, String> {
+fn values_of(text: &str) -> Result<Variables, String> {
     let table: toml::Table = toml::from_str(text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = before.unwrap_or_default().matches('\n').count() + 1;
@@ -162,4 +115,67 @@ fn values_of(text: &str) -> Result<Vec<(String, String)>, String> {
         Ok((name.to_ascii_uppercase(), text))
     });
     values.collect()
+}
+
+/// A bound service. Other members may be missing or of any shape.
+#[derive(Deserialize)]
+struct Service {
+    name: Option<String>,
+    binding_name: Option<String>,
+    #[serde(default)]
+    credentials: serde_json::Value,
+}
+
+impl Service {
+    /// The address of a MongoDB.
+    fn uri(&self) -> Option<&str> {
+        let uri = self.credentials.get("uri")?.as_str()?;
+        let is_mongodb = uri.starts_with("mongodb://") || uri.starts_with("mongodb+srv://");
+        is_mongodb.then_some(uri)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let names = [&self.binding_name, &self.name].into_iter();
+        names.filter_map(|name| name.as_deref())
+    }
+}
+
+/// The address of the bound MongoDB that is `wanted`, or of the only one there is. None where none is bound and
+/// none is wanted. Mistakes repeat nothing but names of services: all else may be, or be part of, a credential.
+fn bound(services: &[String], wanted: Option<&str>) -> Result<Option<String>, String> {
+    let mut databases: Vec<Service> = Vec::new();
+    for text in services {
+        let by_label: BTreeMap<String, Vec<Service>> =
+            serde_json::from_str(text).map_err(|error| {
+                format!(
+                    "{SERVICES} is not JSON as expected in line {}",
+                    error.line()
+                )
+            })?;
+        databases.extend(by_label.into_values().flatten());
+    }
+    databases.retain(|service| service.uri().is_some());
+    // The platform may present one binding in both ways.
+    databases.dedup_by(|later, earlier| later.uri() == earlier.uri());
+    let all: Vec<String> = databases
+        .iter()
+        .map(|it| format!("'{}'", it.names().next().unwrap_or("unnamed")))
+        .collect();
+    databases.retain(|it| wanted.is_none_or(|wanted| it.names().any(|name| name == wanted)));
+    match (databases.as_slice(), wanted) {
+        ([one], _) => Ok(one.uri().map(str::to_owned)),
+        ([], None) => Ok(None),
+        ([], Some(wanted)) => Err(format!(
+            "no MongoDB service '{wanted}' is bound; those that are: {}",
+            if all.is_empty() {
+                "none".to_owned()
+            } else {
+                all.join(", ")
+            }
+        )),
+        _ => Err(format!(
+            "which MongoDB service is meant? SAMPLER_DB_SERVICE names one of {}",
+            all.join(", ")
+        )),
+    }
 }

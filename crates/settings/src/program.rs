@@ -1,15 +1,28 @@
 //! A program on the command line: it starts with its settings, or prints something and ends.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use sampler_service::lifecycle::EXIT_SETTINGS;
 use sampler_service::program::{Startup, run};
 
 use crate::Settings;
-use crate::load::{Variables, gather};
-use crate::reader::{Reader, expected};
+use crate::load::{Variables, gather, of_this_process};
+use crate::reader::Reader;
+
+/// What each program prints if it is asked to.
+const USUAL: [(&str, &str); 4] = [
+    (
+        "--check-config",
+        "Checks the settings, and prints every mistake or what will be used",
+    ),
+    (
+        "--help-settings",
+        "Prints all settings as a table in Markdown",
+    ),
+    ("--help", "Prints this"),
+    ("--version", "Prints the version"),
+];
 
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
@@ -33,25 +46,11 @@ pub struct Printout {
     pub text: fn() -> String,
 }
 
-/// The end of a program that does not start: an exit code and a text.
+/// The end of a program that does not start: an exit code, and a text, for the standard output where the code is 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlyExit {
     pub code: u8,
-    /// For the standard output where the code is 0, for standard error otherwise.
     pub text: String,
-}
-
-impl EarlyExit {
-    /// Prints the text, and returns the code for `main`.
-    pub fn report(&self) -> ExitCode {
-        let text = self.text.as_bytes();
-        // If the output is closed, nobody can be informed.
-        let _ = match self.code {
-            0 => std::io::stdout().write_all(text),
-            _ => std::io::stderr().write_all(text),
-        };
-        ExitCode::from(self.code)
-    }
 }
 
 /// Reads the settings of a program and starts it with them.
@@ -62,16 +61,20 @@ where
     F: Future<Output = anyhow::Result<()>> + Send,
 {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let variables = Variables::of_this_process();
+    let variables = of_this_process();
     let settings = match load::<S>(program, &arguments, &variables) {
         Ok(settings) => settings,
-        Err(exit) => return exit.report(),
+        Err(EarlyExit { code: 0, text }) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Err(EarlyExit { code, text }) => {
+            eprint!("{text}");
+            return ExitCode::from(code);
+        }
     };
-    let common = settings.common();
-    run(common.options(program), move |startup| {
-        common.database.announce();
-        let called = settings.token_destination();
-        common.security.announce(called.as_ref(), &variables);
+    run(settings.common().options(program), move |startup| {
+        settings.common().announce(&variables);
         body(settings, startup)
     })
 }
@@ -85,94 +88,62 @@ pub fn load<S: Settings>(
     arguments: &[String],
     variables: &Variables,
 ) -> Result<S, EarlyExit> {
-    let printed = |text| Err(EarlyExit { code: 0, text });
+    let ends = |code, text| Err(EarlyExit { code, text });
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let is_check = match arguments.as_slice() {
         [] => false,
         ["--check-config"] => true,
-        ["--help" | "-h"] => return printed(usage(program)),
-        ["--version" | "-V"] => return printed(format!("{} {}\n", program.name, program.version)),
-        ["--help-settings"] => return printed(help::<S>()),
-        [flag] => match program.printouts.iter().find(|own| own.flag == *flag) {
-            Some(own) => return printed((own.text)()),
-            None => return Err(failed(usage(program))),
+        ["--help" | "-h"] => return ends(0, usage(program)),
+        ["--version" | "-V"] => return ends(0, format!("{} {}\n", program.name, program.version)),
+        ["--help-settings"] => return ends(0, help::<S>()),
+        other => match program.printouts.iter().find(|own| *other == [own.flag]) {
+            Some(own) => return ends(0, (own.text)()),
+            None => return ends(EXIT_SETTINGS, usage(program)),
         },
-        _ => return Err(failed(usage(program))),
     };
     let mut reader = gather::<S>(variables);
     let settings = S::read(&mut reader);
-    if !reader.mistakes().is_empty() {
-        return Err(failed(list(program, reader.mistakes())));
+    let name = program.name;
+    if !reader.mistakes.is_empty() {
+        let mistakes = reader.mistakes.join("\n  ");
+        let text = format!("{name} does not start. Mistakes in the settings:\n  {mistakes}\n");
+        return ends(EXIT_SETTINGS, text);
     }
     if is_check {
-        return printed(values(program, &reader));
+        let mut text = format!("{name}: the settings are fine\n");
+        for (name, shown) in reader.values() {
+            let _ = writeln!(text, "  {name} = {shown}");
+        }
+        return ends(0, text);
     }
     Ok(settings)
 }
 
-fn failed(text: String) -> EarlyExit {
-    let code = EXIT_SETTINGS;
-    EarlyExit { code, text }
-}
-
 fn usage(program: &Program) -> String {
-    let usual = [
-        (
-            "--check-config",
-            "Checks the settings, and prints every mistake or what will be used",
-        ),
-        (
-            "--help-settings",
-            "Prints all settings as a table in Markdown",
-        ),
-        ("--help", "Prints this"),
-        ("--version", "Prints the version"),
-    ];
     let own = program.printouts.iter().map(|own| (own.flag, own.about));
     let mut text = format!("{}\n\nUsage: {} [OPTION]\n\n", program.about, program.name);
-    for (flag, about) in own.chain(usual) {
+    for (flag, about) in own.chain(USUAL) {
         let _ = writeln!(text, "  {flag:<17} {about}");
-    }
-    text
-}
-
-fn list(program: &Program, mistakes: &[String]) -> String {
-    let name = program.name;
-    let mut text = format!("{name} does not start. Mistakes in the settings:\n");
-    for mistake in mistakes {
-        let _ = writeln!(text, "  {mistake}");
-    }
-    text
-}
-
-/// The values of all settings. A secret is not printed.
-fn values(program: &Program, reader: &Reader) -> String {
-    let mut text = format!("{}: the settings are fine\n", program.name);
-    for setting in reader.settings() {
-        let shown = reader.shown(setting.name).unwrap_or("not set");
-        let _ = writeln!(text, "  {} = {shown}", setting.name);
     }
     text
 }
 
 /// All settings as a table in Markdown, in the order of their groups.
 pub fn help<S: Settings>() -> String {
-    let settings = || S::GROUPS.iter().copied().flatten();
-    let defaults = Reader::of_defaults(settings(), S::DEFAULTS);
+    let reader = Reader::of_defaults(S::GROUPS, S::DEFAULTS);
     let mut text = "| Setting | Default | What it is |\n| --- | --- | --- |\n".to_owned();
-    for setting in settings() {
-        let default = match defaults.shown(setting.name) {
-            _ if setting.is_secret => setting.default,
-            other => other,
-        };
-        let default = default.map_or_else(|| "none".to_owned(), |default| format!("`{default}`"));
+    for setting in S::GROUPS.iter().copied().flatten() {
+        let setting = reader.setting(setting.name);
+        let default = setting
+            .default
+            .map_or_else(|| "none".to_owned(), |it| format!("`{it}`"));
         let secret = if setting.is_secret {
             " Secret: never shown."
         } else {
             ""
         };
-        let (doc, takes) = (setting.doc, expected(setting));
-        let what = format!("{doc}{secret} Takes {takes}.").replace('|', r"\|");
+        let what = format!("{}{secret} Takes {}.", setting.doc, setting.expected());
+        let what = what.replace('|', r"\|");
         let _ = writeln!(text, "| `{}` | {default} | {what} |", setting.name);
     }
     text

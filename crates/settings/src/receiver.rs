@@ -7,11 +7,11 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use crate::common::{HttpSettings, LogSettings, TraceSettings};
-use crate::declare::{groups, settings};
 use crate::reader::Reader;
 use crate::sampling::MonthSettings;
+use crate::table::{groups, settings};
 use crate::value::Size;
-use crate::{DatabaseSettings, SamplingSettings, SecuritySettings, SlackSettings, worker};
+use crate::{DatabaseSettings, SamplingSettings, SecuritySettings, SlackSettings};
 
 /// The least length of a key of the console's cookies, in bytes.
 const CONSOLE_KEY_MIN: usize = 32;
@@ -41,7 +41,7 @@ settings! {
     }
 
     /// The console: pages for people.
-    pub struct ConsoleSettings(checked by ConsoleSettings::check) {
+    pub struct ConsoleSettings {
         /// Whether the receiver has a console, at /console. Where SECURED is true it also needs SAMPLER_CONSOLE_KEY, a
         /// client and a token server.
         enabled: bool = "SAMPLER_CONSOLE", "true";
@@ -70,7 +70,7 @@ settings! {
 
 groups! {
     /// The settings of the receiver.
-    pub struct ReceiverSettings(other: worker::GROUPS, defaults: &[]) {
+    pub struct ReceiverSettings(defaults: &[]) {
         http: HttpSettings;
         limits: LimitsSettings;
         database: DatabaseSettings;
@@ -89,12 +89,9 @@ groups! {
 }
 
 impl ReceiverSettings {
-    fn destination_of_tokens(&self) -> Option<(&'static str, Url)> {
-        let url = self
-            .provisioning
-            .url
-            .clone()
-            .filter(|_| self.security.secured);
+    fn called(&self) -> Option<(&'static str, Url)> {
+        let url = self.provisioning.url.clone();
+        let url = url.filter(|_| self.security.secured);
         url.map(|url| ("PROVISIONING_URL", url))
     }
 
@@ -102,6 +99,7 @@ impl ReceiverSettings {
         if self.provisioning.url.is_some() {
             self.security.require_client(reader);
         }
+        self.console.check(reader);
     }
 }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{Granularities, Granularity, Policy, Slack};
 
-use crate::declare::settings;
 use crate::millis;
 use crate::reader::Reader;
+use crate::table::settings;
 
 settings! {
     /// The division of spans into intervals.
-    pub struct SamplingSettings(checked by SamplingSettings::check) {
+    pub struct SamplingSettings {
         /// The granularity: the length of an interval, in UTC. It is the finest window for which the upstream's
         /// reports are right. The worker's counts; the receiver's saves the worker one read of each span, and a
         /// coarser one than the worker's makes first intervals late.
@@ -52,7 +52,7 @@ impl SamplingSettings {
         }
     }
 
-    fn check(&self, reader: &mut Reader) {
+    pub(crate) fn check(&self, reader: &mut Reader) {
         if self.dimension.is_none() && self.dimension_overrides.is_some() {
             reader.complain(
                 "SAMPLER_DIMENSION_OVERRIDES is set without SAMPLER_DIMENSION: both are needed, or none",

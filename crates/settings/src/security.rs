@@ -17,9 +17,9 @@ use secrecy::{ExposeSecret, SecretString};
 use tracing::warn;
 use url::Url;
 
-use crate::declare::settings;
 use crate::load::Variables;
 use crate::reader::Reader;
+use crate::table::settings;
 
 /// How long one request to the token server may take.
 const TOKEN_SERVER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ const PROXIES: [&str; 6] = [
 
 settings! {
     /// The checks of callers, and the credentials of the program itself.
-    pub struct SecuritySettings(checked by SecuritySettings::check) {
+    pub struct SecuritySettings {
         /// Whether requests need a token, and requests to the upstream and to Abacus carry one.
         secured: bool = "SECURED", "false";
         /// Whether GET /healthcheck needs a token, with the scope abacus.system.read or one of Sampler. The default
@@ -80,7 +80,7 @@ settings! {
 
 impl SecuritySettings {
     /// Refuses tokens that could not be checked, and credentials that others could read.
-    fn check(&self, reader: &mut Reader) {
+    pub(crate) fn check(&self, reader: &mut Reader) {
         if let Some((server, setting)) = self.token_server_and_setting()
             && self.secured
             && !is_private(server.address())
@@ -100,37 +100,28 @@ impl SecuritySettings {
     /// Refuses settings without a key that could distinguish a good token from a bad one. A program that
     /// is set to be secure but is not must not run: better no billing than billing that anyone can write to.
     fn check_keys(&self, reader: &mut Reader) {
-        match &self.jwt_key {
-            Some(key) => {
-                if let Err(expected) = self.check_key(key.expose_secret()) {
-                    reader.reject("JWTKEY", &expected);
-                }
-            }
-            None if self.token_server().is_none() => {
+        let algorithm = self.algorithm();
+        let Some(key) = self.jwt_key.as_ref().map(ExposeSecret::expose_secret) else {
+            if self.token_server().is_none() {
                 let expected = "a key, or AUTH_SERVER, API or SAMPLER_OIDC_ISSUER to fetch keys from: where SECURED or \
                                 HEALTHCHECK_SECURED is true, tokens are checked";
                 reader.reject("JWTKEY", expected);
-            }
-            None if self.algorithm().is_shared() => {
+            } else if algorithm.is_shared() {
                 let expected = "RS256, RS384, RS512 or ES256 where JWTKEY is not set: fetched keys are never shared ones";
                 reader.reject("JWTALGO", expected);
             }
-            None => {}
-        }
-    }
-
-    fn check_key(&self, key: &str) -> Result<(), String> {
-        let algorithm = self.algorithm();
-        Keys::configured(key, algorithm)
-            .map_err(|error| format!("a key for {algorithm}: {error}"))?;
-        if Keys::is_short(key, algorithm) {
+            return;
+        };
+        if let Err(error) = Keys::configured(key, algorithm) {
+            reader.reject("JWTKEY", &format!("a key for {algorithm}: {error}"));
+        } else if Keys::is_short(key, algorithm) {
             let length = algorithm.shared_key_len();
-            return Err(format!(
+            let expected = format!(
                 "a shared key of at least {length} bytes for {algorithm} (RFC 7518, section 3.2): a shorter one may be \
                  guessed"
-            ));
+            );
+            reader.reject("JWTKEY", &expected);
         }
-        Ok(())
     }
 
     /// For a program that calls others: refuses `SECURED=true` where it could not get a token.
@@ -210,22 +201,12 @@ impl SecuritySettings {
 
     /// Where tokens with this scope come from; none where `SECURED` is false.
     pub fn tokens(&self, scope: &str) -> Result<Option<Arc<ClientCredentials>>, TlsError> {
-        let credentials = (self.client_id.clone(), self.client_secret.clone());
-        let ((Some(id), Some(secret)), true, Some(discoverer)) =
-            (credentials, self.secured, self.discoverer()?)
-        else {
-            return Ok(None);
-        };
-        let client = Client {
-            id,
-            secret,
-            scope: self
-                .client_scope
-                .clone()
-                .unwrap_or_else(|| scope.to_owned()),
-            audience: self.client_audience.clone(),
-        };
-        Ok(Some(ClientCredentials::new(client, discoverer)))
+        let scope = self.client_scope.as_deref().unwrap_or(scope);
+        let client = self.client(None, None, scope)?;
+        Ok(client.map(|(client, discoverer)| {
+            let audience = self.client_audience.clone();
+            ClientCredentials::new(Client { audience, ..client }, discoverer)
+        }))
     }
 
     /// The client with which people sign in: their own, or else this program's. None if `SECURED`
@@ -236,13 +217,20 @@ impl SecuritySettings {
         secret: Option<SecretString>,
         scope: &str,
     ) -> Result<Option<CodeFlow>, TlsError> {
-        let credentials = (
-            id.or_else(|| self.client_id.clone()),
-            secret.or_else(|| self.client_secret.clone()),
-        );
-        let ((Some(id), Some(secret)), true, Some(discoverer)) =
-            (credentials, self.secured, self.discoverer()?)
-        else {
+        let client = self.client(id, secret, scope)?;
+        Ok(client.map(|(client, discoverer)| CodeFlow::new(client, discoverer)))
+    }
+
+    /// A client of the token server, by default this program's.
+    fn client(
+        &self,
+        id: Option<String>,
+        secret: Option<SecretString>,
+        scope: &str,
+    ) -> Result<Option<(Client, Discoverer)>, TlsError> {
+        let id = id.or_else(|| self.client_id.clone());
+        let secret = secret.or_else(|| self.client_secret.clone());
+        let (true, Some(id), Some(secret)) = (self.secured, id, secret) else {
             return Ok(None);
         };
         let client = Client {
@@ -251,7 +239,7 @@ impl SecuritySettings {
             scope: scope.to_owned(),
             audience: None,
         };
-        Ok(Some(CodeFlow::new(client, discoverer)))
+        Ok(self.discoverer()?.map(|discoverer| (client, discoverer)))
     }
 
     /// The authenticator of the API. Only if `SECURED` is false does it need no tokens.
@@ -317,9 +305,9 @@ impl SecuritySettings {
         Ok(Authenticator::bearer(keyring, policy, clock))
     }
 
-    /// Logs each weakness, once the log is there. `called` is the address that is called with tokens, with the name of
+    /// Logs each weakness. `called` is the address that is called with tokens, with the name of
     /// its setting.
-    pub fn announce(&self, called: Option<&(&str, Url)>, variables: &Variables) {
+    pub(crate) fn announce(&self, called: Option<&(&str, Url)>, variables: &Variables) {
         if self.skip_ssl_validation {
             warn!(
                 code = "security.certificates_unchecked",
@@ -345,7 +333,7 @@ impl SecuritySettings {
                 "JWTKEY is set without SAMPLER_TOKEN_ISSUER: tokens of any issuer are accepted"
             );
         }
-        let is_set = |name: &&str| variables.get(name).is_some();
+        let is_set = |name: &&str| variables.get(*name).is_some_and(|it| !it.is_empty());
         let proxies: Vec<&str> = PROXIES.into_iter().filter(is_set).collect();
         if !proxies.is_empty() {
             warn!(

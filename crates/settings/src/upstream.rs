@@ -7,9 +7,9 @@ use sampler_upstream::{EventAttributes, FindUrl};
 use secrecy::SecretString;
 use url::Url;
 
-use crate::declare::settings;
 use crate::reader::Reader;
-use crate::value::{Value, duration, value, web_address};
+use crate::table::settings;
+use crate::value::{duration, text, value, web_address};
 use crate::{WorkerSettings, millis};
 
 /// The longest horizon: ten years.
@@ -25,9 +25,9 @@ settings! {
         url: Option<UpstreamUrl> = "SAMPLER_UPSTREAM_URL";
         /// The attribute source of each event: a URI reference. The upstream recognises a repeat by it and the id: if it
         /// changes, usages that are in flight or not confirmed may count twice.
-        source: EventSource = "SAMPLER_UPSTREAM_SOURCE", "sampler";
+        source: String as EventSource = "SAMPLER_UPSTREAM_SOURCE", "sampler";
         /// The attribute type of each event.
-        event_type: EventType = "SAMPLER_UPSTREAM_TYPE", "sampler.usage";
+        event_type: String as EventType = "SAMPLER_UPSTREAM_TYPE", "sampler.usage";
         /// The token of posts and lookups. Without it, and with SECURED=true, it is a token of this program's own
         /// client.
         token: Option<UpstreamToken> = "SAMPLER_UPSTREAM_TOKEN";
@@ -58,50 +58,30 @@ value!(UpstreamKind, "abacus or cloudevents", |name| match name {
 #[derive(Clone, Debug)]
 pub struct UpstreamUrl(Url);
 
-impl Value for UpstreamUrl {
-    const EXPECTED: &'static str = "an http or https address with a host, without credentials";
-    const IS_SECRET: bool = true;
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let url = web_address(text).map(Self);
-        url.ok_or_else(|| Self::EXPECTED.to_owned())
-    }
-}
+value!(
+    secret UpstreamUrl,
+    "an http or https address with a host, without credentials",
+    |text| web_address(text).map(UpstreamUrl)
+);
 
 #[derive(Clone, Debug)]
 pub struct UpstreamToken(SecretString);
 
-/// A token with spaces would not be sent.
-impl Value for UpstreamToken {
-    const EXPECTED: &'static str = "visible ASCII without spaces";
-    const IS_SECRET: bool = true;
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let token = is_visible(text).then(|| Self(text.into()));
-        token.ok_or_else(|| Self::EXPECTED.to_owned())
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct EventSource(String);
-
-value!(EventSource, "a URI reference", |text: &str| {
-    let base = Url::parse("http://sampler.invalid/").expect("a plain address");
-    let is_plain = !text.contains(['<', '>', '"', '{', '}', '|', '\\', '^', '`']);
-    let is_reference = is_visible(text) && is_plain && base.join(text).is_ok();
-    is_reference.then(|| EventSource(text.to_owned()))
+// A token with spaces would not be sent.
+value!(secret UpstreamToken, "visible ASCII without spaces", |text: &str| {
+    is_visible(text).then(|| UpstreamToken(text.into()))
 });
 
-#[derive(Clone, Debug)]
-pub struct EventType(String);
+text!(EventSource, "a URI reference", |text: &str| {
+    let base = Url::parse("http://sampler.invalid/").expect("a plain address");
+    let is_plain = !text.contains(['<', '>', '"', '{', '}', '|', '\\', '^', '`']);
+    is_visible(text) && is_plain && base.join(text).is_ok()
+});
 
-value!(
+text!(
     EventType,
     "text without control characters",
-    |text: &str| {
-        let is_plain = !text.trim().is_empty() && !text.chars().any(char::is_control);
-        is_plain.then(|| EventType(text.to_owned()))
-    }
+    |text: &str| { !text.trim().is_empty() && !text.chars().any(char::is_control) }
 );
 
 /// How long an upstream recognises a repeat.
@@ -188,7 +168,7 @@ impl WorkerSettings {
     pub(crate) fn check_destination(&self, reader: &mut Reader) {
         match self.upstream.kind {
             UpstreamKind::Abacus if self.delivery.collector_url.is_none() => {
-                reader.reject("COLLECTOR_URL", Url::EXPECTED);
+                reader.miss("COLLECTOR_URL");
             }
             UpstreamKind::Abacus => {}
             UpstreamKind::CloudEvents => self.upstream.check(self.confirm.enabled, reader),
@@ -208,7 +188,7 @@ impl UpstreamSettings {
         };
         Some(CloudEventsSettings {
             url: self.url.as_ref()?.0.clone(),
-            attributes: EventAttributes::new(&self.source.0, &self.event_type.0),
+            attributes: EventAttributes::new(&self.source, &self.event_type),
             token: self.token.as_ref().map(|token| token.0.clone()),
             contract,
             find_url: self.find_url.clone(),
@@ -219,10 +199,10 @@ impl UpstreamSettings {
     /// Refuses what is missing or contradictory for a receiver of CloudEvents.
     fn check(&self, confirms: bool, reader: &mut Reader) {
         if self.url.is_none() {
-            reader.reject("SAMPLER_UPSTREAM_URL", UpstreamUrl::EXPECTED);
+            reader.miss("SAMPLER_UPSTREAM_URL");
         }
         if self.horizon.is_none() {
-            reader.reject("SAMPLER_UPSTREAM_HORIZON", Horizon::EXPECTED);
+            reader.miss("SAMPLER_UPSTREAM_HORIZON");
         }
         let find = "SAMPLER_UPSTREAM_FIND_URL";
         let forgets = matches!(self.horizon, Some(Horizon::For(_)));

@@ -1,18 +1,22 @@
 //! The settings of the worker.
 
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use sampler_domain::{Backoff, Bounds};
+use sampler_domain::{Backoff, Bounds, Granularity};
 use url::Url;
 
 use crate::common::{HttpSettings, LogSettings, TraceSettings};
-use crate::declare::{groups, settings};
 use crate::reader::Reader;
 use crate::sampling::MonthSettings;
-use crate::{
-    DatabaseSettings, LedgerRetention, SamplingSettings, SecuritySettings, UpstreamSettings,
-    millis, receiver,
-};
+use crate::table::{groups, settings};
+use crate::value::{duration, value};
+use crate::{DatabaseSettings, SamplingSettings, SecuritySettings, UpstreamSettings, millis};
+
+/// How long entries of the ledger may be kept.
+const LEDGER_RANGE: RangeInclusive<Duration> =
+    Duration::from_hours(1)..=Duration::from_hours(3_660 * 24);
 
 /// How long a span waits after the first failed post of its usage.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -100,10 +104,7 @@ settings! {
 
 groups! {
     /// The settings of the worker.
-    pub struct WorkerSettings(
-        other: receiver::GROUPS,
-        defaults: &[("PORT", "7071"), ("SAMPLER_DIMENSION", "day")]
-    ) {
+    pub struct WorkerSettings(defaults: &[("PORT", "7071"), ("SAMPLER_DIMENSION", "day")]) {
         http: HttpSettings;
         database: DatabaseSettings;
         delivery: DeliverySettings;
@@ -119,6 +120,53 @@ groups! {
         security: SecuritySettings;
         log: LogSettings;
         traces: TraceSettings;
+    }
+}
+
+/// How long an entry is kept whose target is sampled by the minute, the hour, the day or the month.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerRetention {
+    pub minute: Duration,
+    pub hour: Duration,
+    pub day: Duration,
+    pub month: Duration,
+}
+
+value!(
+    LedgerRetention,
+    "granularities (minute, hour, day, month), each once with a duration from 1h to 3660d, as in minute=32d,hour=93d",
+    LedgerRetention::read
+);
+
+impl LedgerRetention {
+    fn read(text: &str) -> Option<Self> {
+        let mut given = HashMap::new();
+        for part in text.split(',') {
+            let (granularity, kept) = part.split_once('=')?;
+            let kept = duration(kept.trim()).filter(|kept| LEDGER_RANGE.contains(kept))?;
+            let granularity: Granularity = granularity.trim().parse().ok()?;
+            given.insert(granularity, kept).is_none().then_some(())?;
+        }
+        let of = |granularity, days: u64| {
+            let given = given.get(&granularity).copied();
+            given.unwrap_or(Duration::from_hours(24 * days))
+        };
+        Some(Self {
+            minute: of(Granularity::Minute, 32),
+            hour: of(Granularity::Hour, 93),
+            day: of(Granularity::Day, 400),
+            month: of(Granularity::Month, 800),
+        })
+    }
+
+    /// How long the entry of a usage is kept whose target is sampled so.
+    pub fn of(self, granularity: Granularity) -> Duration {
+        match granularity {
+            Granularity::Minute => self.minute,
+            Granularity::Hour => self.hour,
+            Granularity::Day => self.day,
+            Granularity::Month => self.month,
+        }
     }
 }
 
@@ -143,7 +191,7 @@ impl DistressSettings {
 }
 
 impl WorkerSettings {
-    fn destination_of_tokens(&self) -> Option<(&'static str, Url)> {
+    fn called(&self) -> Option<(&'static str, Url)> {
         let destination = self.destination()?;
         let has_token = self.security.secured || destination.has_token();
         has_token.then(|| (destination.setting(), destination.url().clone()))
@@ -179,25 +227,63 @@ impl WorkerSettings {
     fn check_loops(&self, reader: &mut Reader) {
         let (processing, cleanup) = (&self.processing, &self.cleanup);
         let threshold = "PROCESS_SPANS_MONITOR_THRESHOLD";
-        for (fits, longer, shorter) in [
+        let loops = [
             (
-                processing.threshold > self.delivery.timeout,
+                processing.threshold,
                 threshold,
+                self.delivery.timeout,
                 "SAMPLER_POST_TIMEOUT",
             ),
             (
-                processing.threshold > processing.interval,
+                processing.threshold,
                 threshold,
+                processing.interval,
                 "PROCESS_SCHEDULE_INTERVAL",
             ),
             (
-                cleanup.threshold > cleanup.interval,
+                cleanup.threshold,
                 "CLEANUP_SPANS_MONITOR_THRESHOLD",
+                cleanup.interval,
                 "CLEANUP_SCHEDULE_INTERVAL",
             ),
-        ] {
+        ];
+        for (longer, name, shorter, other) in loops {
             let why = "otherwise a worker that is well would not be ready";
-            reader.require(fits, longer, "be longer than", shorter, why);
+            reader.require(longer > shorter, name, "be longer than", other, why);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::Value;
+
+    #[test]
+    fn each_granularity_has_its_own_retention_and_keeps_its_default() {
+        let default = LedgerSettings::default().retention;
+        let days = |days: u64| Duration::from_hours(24 * days);
+        let retention = LedgerRetention::parse("hour=30d, day = 1h").unwrap();
+        assert_eq!(retention.of(Granularity::Hour), days(30));
+        assert_eq!(retention.of(Granularity::Day), Duration::from_hours(1));
+        for (granularity, kept) in [
+            (Granularity::Minute, days(32)),
+            (Granularity::Month, days(800)),
+        ] {
+            assert_eq!(retention.of(granularity), kept);
+            assert_eq!(default.of(granularity), kept);
+        }
+        for text in [
+            "30d",
+            "hours=30d",
+            "hour=",
+            "hour=30d,",
+            "hour=59m",
+            "hour=3661d",
+            "hour=1d,hour=2d",
+            "hour=30d day=1d",
+        ] {
+            assert!(LedgerRetention::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sampler_domain::{Contract, Granularity};
-use sampler_settings::{Destination, Setting, receiver, worker};
+use sampler_settings::{Destination, ReceiverSettings, Setting, Settings, WorkerSettings};
 use secrecy::ExposeSecret;
 
 use crate::{Variable, assert_told};
 
-fn receiver(variables: &[Variable<'_>]) -> Result<sampler_settings::ReceiverSettings, String> {
+fn receiver(variables: &[Variable<'_>]) -> Result<ReceiverSettings, String> {
     crate::receiver(variables)
 }
 
@@ -21,7 +21,7 @@ fn said(variables: &[Variable<'_>]) -> String {
 #[test]
 fn a_name_means_one_thing_and_is_described() {
     let mut known: BTreeMap<&str, &Setting> = BTreeMap::new();
-    for setting in [receiver::GROUPS, worker::GROUPS]
+    for setting in [ReceiverSettings::GROUPS, WorkerSettings::GROUPS]
         .concat()
         .into_iter()
         .flatten()

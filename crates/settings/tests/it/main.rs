@@ -7,7 +7,7 @@ mod security;
 mod sources;
 
 use sampler_service::lifecycle::EXIT_SETTINGS;
-use sampler_settings::{Program, ReceiverSettings, Settings, WorkerSettings, load};
+use sampler_settings::{Program, ReceiverSettings, Settings, Variables, WorkerSettings, load};
 
 const PROGRAM: Program = Program {
     name: "example",
@@ -20,9 +20,16 @@ type Variable<'a> = (&'a str, &'a str);
 
 const COLLECTOR: Variable<'static> = ("COLLECTOR_URL", "http://collector");
 
+fn environment(variables: &[Variable<'_>]) -> Variables {
+    let variables = variables.iter();
+    variables
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
 /// The settings of a program with these variables, or all its mistakes.
 fn read<S: Settings>(variables: &[Variable<'_>]) -> Result<S, String> {
-    let loaded = load(&PROGRAM, &[], &variables.iter().copied().collect());
+    let loaded = load(&PROGRAM, &[], &environment(variables));
     loaded.map_err(|exit| {
         assert_eq!(exit.code, EXIT_SETTINGS);
         exit.text

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use sampler_settings::Variables;
+use sampler_settings::Settings;
 use tempfile::NamedTempFile;
 
-use crate::{Variable, assert_told, receiver, worker};
+use crate::{Variable, assert_told, environment, receiver, worker};
 
 const SECURED: Variable<'static> = ("SECURED", "true");
 const API: Variable<'static> = ("AUTH_SERVER", "https://api.example");
@@ -178,17 +178,15 @@ impl Write for Log {
 }
 
 /// What is logged at the start with these settings and in this environment.
-fn announced(settings: &[Variable<'_>], environment: &[Variable<'_>]) -> String {
-    let security = receiver(settings).unwrap().security;
+fn announced(settings: &[Variable<'_>], variables: &[Variable<'_>]) -> String {
+    let settings = receiver(settings).unwrap();
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_writer(move || writer.clone());
     tracing::subscriber::with_default(subscriber.finish(), || {
-        let collector = ("COLLECTOR_URL", "http://collector.example".parse().unwrap());
-        let variables: Variables = environment.iter().copied().collect();
-        security.announce(Some(&collector).filter(|_| security.secured), &variables);
+        settings.common().announce(&environment(variables));
     });
     let bytes = log.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
@@ -197,10 +195,19 @@ fn announced(settings: &[Variable<'_>], environment: &[Variable<'_>]) -> String 
 #[test]
 fn what_weakens_security_is_told_at_the_start() {
     let issuer = ("SAMPLER_TOKEN_ISSUER", "https://uaa.example/oauth/token");
-    let (key, abacus) = (("JWTKEY", LONG), "security.abacus_http");
+    let key = ("JWTKEY", LONG);
+    let client = [("CLIENT_ID", "sampler"), ("CLIENT_SECRET", "hush")];
+    let called = [
+        SECURED,
+        API,
+        client[0],
+        client[1],
+        ("PROVISIONING_URL", "http://provisioning.example"),
+    ];
     for (settings, codes) in [
         (&[][..], &[][..]),
         (&[API], &[]),
+        (&[called[4]], &[]),
         (
             &[("SKIP_SSL_VALIDATION", "true")],
             &["security.certificates_unchecked"],
@@ -209,9 +216,9 @@ fn what_weakens_security_is_told_at_the_start() {
             &[("AUTH_SERVER", "http://uaa.example")],
             &["security.token_server_http"],
         ),
-        (&[SECURED, API], &[abacus]),
-        (&[SECURED, API, key], &[abacus, "security.issuer_unbound"]),
-        (&[SECURED, API, key, issuer], &[abacus]),
+        (&called, &["security.abacus_http"]),
+        (&[SECURED, API, key], &["security.issuer_unbound"]),
+        (&[SECURED, API, key, issuer], &[]),
     ] {
         let log = announced(settings, &[]);
         assert_told(&log, codes);
@@ -223,6 +230,7 @@ fn what_weakens_security_is_told_at_the_start() {
             &[(name, "http://me:s3cr3t@proxy:3128"), ("NO_PROXY", "x")],
         );
         assert_told(&log, &["security.proxy", name]);
+        assert_eq!(log.lines().count(), 1, "{log}");
         assert!(!log.contains("s3cr3t"), "{log}");
     }
     assert_eq!(announced(&[], &[("NO_PROXY", "x"), ("HTTP_PROXY", "")]), "");

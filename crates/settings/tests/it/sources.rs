@@ -5,7 +5,7 @@ use std::time::Duration;
 use sampler_settings::{ReceiverSettings, WorkerSettings, help, load};
 use tempfile::NamedTempFile;
 
-use crate::{PROGRAM, Variable, assert_told, receiver, worker};
+use crate::{PROGRAM, Variable, assert_told, environment, receiver, worker};
 
 fn file(text: &str) -> (NamedTempFile, String) {
     let file = NamedTempFile::new().unwrap();
@@ -141,7 +141,7 @@ fn a_bound_database_counts_before_what_is_written_down() {
 fn a_check_prints_all_values_and_no_secret() {
     let variables = [("CLIENT_SECRET", "s3cr3t"), ("MAX_PAYLOAD", "1mb")];
     let arguments = ["--check-config".to_owned()];
-    let checked = load::<ReceiverSettings>(&PROGRAM, &arguments, &variables.into_iter().collect());
+    let checked = load::<ReceiverSettings>(&PROGRAM, &arguments, &environment(&variables));
     let exit = checked.unwrap_err();
     assert_eq!(exit.code, 0);
     let lines = [
@@ -159,8 +159,7 @@ fn a_check_prints_all_values_and_no_secret() {
 #[test]
 fn what_is_asked_on_the_command_line_is_printed_and_anything_else_refused() {
     let asked = |argument: &str| {
-        let none = std::iter::empty::<Variable<'_>>().collect();
-        load::<WorkerSettings>(&PROGRAM, &[argument.to_owned()], &none).unwrap_err()
+        load::<WorkerSettings>(&PROGRAM, &[argument.to_owned()], &environment(&[])).unwrap_err()
     };
     assert_eq!(asked("--version").text, "example 1.2.3\n");
     let usage = asked("--help");

@@ -1,8 +1,5 @@
 //! How settings are declared.
 
-use url::Url;
-
-use crate::CommonSettings;
 use crate::reader::Reader;
 
 /// One thing an operator can set.
@@ -14,21 +11,26 @@ pub struct Setting {
     /// The smallest and the largest value.
     pub range: Option<(&'static str, &'static str)>,
     /// What a value must be, in words.
-    pub expected: &'static str,
+    pub(crate) takes: &'static str,
     /// Whether its value must never be shown.
     pub is_secret: bool,
     pub doc: &'static str,
 }
 
-/// The groups of settings of a program.
-pub type Groups = &'static [&'static [Setting]];
+impl Setting {
+    /// What a value must be, in words.
+    pub(crate) fn expected(&self) -> String {
+        match self.range {
+            Some((min, max)) => format!("{} from {min} to {max}", self.takes),
+            None => self.takes.to_owned(),
+        }
+    }
+}
 
 /// The settings of a program.
 pub trait Settings: Sized + Send + 'static {
-    const GROUPS: Groups;
-
-    /// The settings of the other program. They are ignored, not refused, so that one manifest can serve both.
-    const OTHER: Groups;
+    /// All of them, group by group.
+    const GROUPS: &'static [&'static [Setting]];
 
     /// Defaults that differ from those of the groups.
     const DEFAULTS: &'static [(&'static str, &'static str)];
@@ -37,24 +39,34 @@ pub trait Settings: Sized + Send + 'static {
     fn read(reader: &mut Reader) -> Self;
 
     /// Those that both programs have.
-    fn common(&self) -> CommonSettings;
+    fn common(&self) -> Common<'_>;
+}
 
+/// The settings that both programs have.
+pub struct Common<'s> {
+    pub(crate) http: &'s crate::HttpSettings,
+    pub(crate) database: &'s crate::DatabaseSettings,
+    pub(crate) sampling: &'s crate::SamplingSettings,
+    pub(crate) security: &'s crate::SecuritySettings,
+    pub(crate) log: &'s crate::LogSettings,
+    pub(crate) traces: &'s crate::TraceSettings,
     /// The address to which tokens are sent, with the name of its setting.
-    fn token_destination(&self) -> Option<(&'static str, Url)>;
+    pub(crate) called: Option<(&'static str, url::Url)>,
 }
 
 /// Declares groups of settings. Operators read the comment on a field. Its type says how the text of a value is
 /// read ([`Value`](crate::value::Value)); `as` another type, where that one is read and then converted. After
-/// the name in the environment come the default, and behind `in` the smallest and the largest value. The
-/// function behind `checked by` adds mistakes of settings that contradict each other.
+/// the name in the environment come the default, and behind `in` the smallest and the largest value.
 macro_rules! settings {
     (@via $type:ty) => { $type };
     (@via $type:ty, $via:ty) => { $via };
     (@option) => { None };
     (@option $value:expr) => { Some($value) };
+    (@read $reader:ident, $name:literal, $type:ty) => { $reader.value::<$type>($name) };
+    (@read $reader:ident, $name:literal, $type:ty, $min:literal) => { $reader.in_range::<$type>($name) };
     ($(
         $(#[doc = $about:literal])+
-        pub struct $group:ident $((checked by $check:path))? {$(
+        pub struct $group:ident {$(
             $(#[doc = $doc:literal])+
             $field:ident: $type:ty $(as $via:ty)? = $name:literal $(, $default:literal)?
                 $(, in $min:literal to $max:literal)?;
@@ -72,38 +84,37 @@ macro_rules! settings {
             /// The settings of this group, in the order of their fields.
             pub const TABLE: &'static [$crate::Setting] = &[$($crate::Setting {
                 name: $name,
-                default: $crate::declare::settings!(@option $($default)?),
-                range: $crate::declare::settings!(@option $(($min, $max))?),
-                expected: <$crate::declare::settings!(@via $type $(, $via)?) as $crate::value::Value>::EXPECTED,
-                is_secret: <$crate::declare::settings!(@via $type $(, $via)?) as $crate::value::Value>::IS_SECRET,
+                default: $crate::table::settings!(@option $($default)?),
+                range: $crate::table::settings!(@option $(($min, $max))?),
+                takes: <$crate::table::settings!(@via $type $(, $via)?) as $crate::value::Value>::EXPECTED,
+                is_secret: <$crate::table::settings!(@via $type $(, $via)?) as $crate::value::Value>::IS_SECRET,
                 doc: concat!($($doc),+).trim_ascii_start(),
             },)+];
 
-            /// Reads the group.
-            pub fn read(reader: &mut $crate::Reader) -> Self {
-                let group = Self {$(
-                    $field: reader.value::<$crate::declare::settings!(@via $type $(, $via)?)>($name).into(),
-                )+};
-                $($check(&group, reader);)?
-                group
+            pub(crate) fn read(reader: &mut $crate::reader::Reader) -> Self {
+                Self {$(
+                    $field: $crate::table::settings!(
+                        @read reader, $name, $crate::table::settings!(@via $type $(, $via)?) $(, $min)?
+                    ).into(),
+                )+}
             }
         }
 
         impl Default for $group {
             fn default() -> Self {
-                Self::read(&mut $crate::Reader::of_defaults(Self::TABLE, &[]))
+                Self::read(&mut $crate::reader::Reader::of_defaults(&[Self::TABLE], &[]))
             }
         }
     )+};
 }
 pub(crate) use settings;
 
-/// Declares the settings of a program: a struct with a field for each group. `common` makes those that both
-/// programs have of the groups; `check` adds mistakes of settings of several groups.
+/// Declares the settings of a program: a struct with a field for each group, some of which both programs have. Its
+/// method `check` adds mistakes of settings that contradict each other; `called` is that of [`Common`].
 macro_rules! groups {
     (
         $(#[doc = $about:literal])+
-        pub struct $settings:ident(other: $other:expr, defaults: $defaults:expr) {$(
+        pub struct $settings:ident(defaults: $defaults:expr) {$(
             $field:ident: $group:ident;
         )+}
     ) => {
@@ -113,11 +124,8 @@ macro_rules! groups {
             pub $field: $group,
         )+}
 
-        /// All settings of the program.
-        pub const GROUPS: $crate::Groups = &[$($group::TABLE),+];
-
         impl $settings {
-            fn of(reader: &mut $crate::Reader) -> Self {
+            fn of(reader: &mut $crate::reader::Reader) -> Self {
                 Self {$(
                     $field: $group::read(reader),
                 )+}
@@ -125,35 +133,33 @@ macro_rules! groups {
         }
 
         impl $crate::Settings for $settings {
-            const GROUPS: $crate::Groups = GROUPS;
-            const OTHER: $crate::Groups = $other;
+            const GROUPS: &'static [&'static [$crate::Setting]] = &[$($group::TABLE),+];
             const DEFAULTS: &'static [(&'static str, &'static str)] = $defaults;
 
-            fn read(reader: &mut $crate::Reader) -> Self {
+            fn read(reader: &mut $crate::reader::Reader) -> Self {
                 let settings = Self::of(reader);
+                settings.common().check(reader);
                 settings.check(reader);
                 settings
             }
 
-            fn common(&self) -> $crate::CommonSettings {
-                $crate::CommonSettings {
-                    http: self.http.clone(),
-                    database: self.database.clone(),
-                    log: self.log.clone(),
-                    traces: self.traces.clone(),
-                    security: self.security.clone(),
+            fn common(&self) -> $crate::table::Common<'_> {
+                $crate::table::Common {
+                    http: &self.http,
+                    database: &self.database,
+                    sampling: &self.sampling,
+                    security: &self.security,
+                    log: &self.log,
+                    traces: &self.traces,
+                    called: self.called(),
                 }
-            }
-
-            fn token_destination(&self) -> Option<(&'static str, url::Url)> {
-                self.destination_of_tokens()
             }
         }
 
         impl Default for $settings {
             fn default() -> Self {
-                let all = GROUPS.iter().copied().flatten();
-                Self::of(&mut $crate::Reader::of_defaults(all, $defaults))
+                use $crate::Settings;
+                Self::of(&mut $crate::reader::Reader::of_defaults(Self::GROUPS, Self::DEFAULTS))
             }
         }
     };
