@@ -36,7 +36,7 @@ macro_rules! contract_cases {
                 a_cause_for_which_no_span_is_suspended_is_none
             }
             changes {
-                a_change_is_made_once_for_the_version_that_was_read
+                a_change_is_made_for_the_version_that_was_read_alone
                 a_stop_shuts_out_what_was_decided_before_it
                 a_change_of_an_operator_is_made_for_the_version_that_was_read
                 a_span_that_is_gone_is_not_changed
