@@ -23,10 +23,16 @@ pub struct Span {
     /// `open`, `stopped`, `complete` or `suspended`.
     pub state: String,
     pub start_event_id: Option<String>,
-    /// Up to where it is billed.
+    /// Up to where it is billed, or skipped.
     pub sampled_to: Millis,
     /// The usage that comes next.
     pub planned: Option<Planned>,
+    /// What does not count upstream.
+    #[serde(default)]
+    pub excluded: Vec<Excluded>,
+    /// What of that is sent again.
+    #[serde(default)]
+    pub again: Vec<Excluded>,
     /// Sampler's own proof.
     pub proof: Proof,
 }
@@ -38,22 +44,45 @@ pub struct Planned {
     pub usage_id: String,
 }
 
-/// The totals of a span.
+/// Time that was sampled and does not count upstream; backwards where a correction was skipped.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Excluded {
+    pub start: Millis,
+    pub end: Millis,
+    /// A late stop has taken back what is behind this time.
+    #[serde(default)]
+    pub back_to: Option<Millis>,
+    /// A post of it had no answer, so the upstream may count it.
+    #[serde(default)]
+    pub unanswered: bool,
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+impl Excluded {
+    /// The time that it leaves out, once what a late stop took back is gone.
+    pub fn interval(&self) -> Interval {
+        Interval {
+            start: self.start,
+            end: self.back_to.unwrap_or(self.end),
+        }
+    }
+}
+
+/// What a span says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Proof {
-    /// From `since` to where it is billed.
+    /// From the start to where it is sampled.
     pub used: Millis,
-    /// Signed durations that Abacus accepted.
+    /// `used` without `skipped`.
     pub billed: Millis,
-    /// Signed durations that an operator skipped.
+    /// Signed durations that do not count.
     pub skipped: Millis,
     /// The part of `skipped` that the upstream may count, because a post had no answer.
     pub unanswered: Millis,
-    /// Time that is neither billed nor skipped.
-    pub difference: Millis,
-    pub usages: u64,
-    /// The start, or where the original Sampler had left off.
-    pub since: Millis,
+    /// What it says is billed, less what its ledger says; not in lists.
+    #[serde(default)]
+    pub difference: Option<Millis>,
 }
 
 /// From where to where; backwards where usage is taken back.
@@ -63,24 +92,26 @@ pub struct Interval {
     pub end: Millis,
 }
 
-/// A usage of a span, as `GET /v1/spans/{id}/usages` shows it.
+impl Interval {
+    /// Its signed length, ms.
+    pub fn length(self) -> i128 {
+        i128::from(self.end) - i128::from(self.start)
+    }
+}
+
+/// A usage of a span that the upstream has accepted, as `GET /v1/spans/{id}/usages` shows it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Entry {
-    /// The id under which Abacus knows it.
+    /// The id under which the upstream knows it.
     pub id: String,
     pub span: String,
     pub interval: Interval,
-    /// When Abacus counts it.
+    /// When the upstream counts it.
     pub timestamp: Millis,
     /// How many ms it bills.
     pub duration: Millis,
-    /// `planned`, `refused`, `accepted`, `counted`, `set_aside` or `skipped`.
-    pub state: String,
-    /// Abacus's answer.
+    /// The upstream's answer.
     pub status: Option<u16>,
     /// Its measures as they are posted: those of the span, and `duration`.
     pub measured_usage: Vec<Measure>,
-    /// It was skipped after a post without an answer, so the upstream may count it.
-    #[serde(default)]
-    pub unanswered: bool,
 }

@@ -1,25 +1,29 @@
 //! Whether each millisecond of one span is billed once.
 //!
-//! A span's usages are read one after the other, and only sums are kept: a span may have any number
-//! of them. The span is compared with the events first, then its usages are checked in their order, then
-//! the sums.
+//! The span is compared with the events first. Its usages are checked one after the other, and what they cover
+//! is kept: a span may have any number of them. At the end each millisecond must be covered once, by a usage or
+//! by what is excluded.
 
-mod sums;
+mod coverage;
+mod progress;
 
 use std::collections::HashSet;
 
 use serde::Serialize;
 
-use crate::api::{Entry, Interval, Span};
+use crate::api::{Entry, Excluded, Interval, Span};
 use crate::finding::{Finding, FindingKind};
 use crate::history::Used;
 use crate::moment::{Granularity, HOUR, InWords, Millis};
 use crate::quantity::{self, Measure, Quantity};
-use sums::Sums;
+use coverage::Coverage;
 
 /// How many findings of one kind about one span are kept. One limit for all would hide a fault behind
 /// usages that were skipped.
 const FINDINGS_MAX: usize = 20;
+
+/// The answers by which an upstream accepts a usage.
+const ACCEPTED: [u16; 4] = [200, 201, 202, 204];
 
 /// The measure that each usage has beside those of its event: for how long, in ms.
 const DURATION: &str = "duration";
@@ -68,7 +72,7 @@ pub struct Verdict {
 pub struct Amounts {
     /// How long the usage lasted, as far as it is billed by now.
     pub used: i128,
-    /// The amount that was accepted. For usages that have expired, the proof says it.
+    /// The amount that was accepted, with that of usages that have expired.
     pub billed: i128,
     /// The amount that an operator skipped.
     pub skipped: i128,
@@ -76,10 +80,10 @@ pub struct Amounts {
     pub unanswered: i128,
     /// Used, and neither billed nor skipped; negative where too much is billed.
     pub difference: i128,
-    /// How many usages were read that are answered for good.
+    /// How many usages were read.
     pub usages: u64,
-    /// How many that were accepted have expired.
-    pub expired: u64,
+    /// The part of `billed` that only the span says, because its usages have expired.
+    pub expired: i128,
 }
 
 impl Verdict {
@@ -116,17 +120,9 @@ pub struct SpanCheck<'a> {
     findings: Vec<Finding>,
     more: usize,
     ids: HashSet<String>,
-    /// How many usages were read that are answered for good.
-    read: u64,
-    /// Where the last usage ended.
-    reached: Option<Millis>,
-    sums: Sums,
-    /// From where on there are usages, where those before have expired.
-    expired_until: Option<Millis>,
-    /// The usage that is not accepted. None may follow.
-    pending: Option<String>,
-    /// The last usage that was accepted or skipped.
-    last: Option<(String, Interval, Sums)>,
+    coverage: Coverage,
+    /// The signed durations of the usages.
+    billed: i128,
     is_under_way: bool,
 }
 
@@ -140,12 +136,8 @@ impl<'a> SpanCheck<'a> {
             findings: Vec::new(),
             more: 0,
             ids: HashSet::new(),
-            read: 0,
-            reached: None,
-            sums: Sums::default(),
-            expired_until: None,
-            pending: None,
-            last: None,
+            coverage: Coverage::of(span),
+            billed: 0,
             is_under_way: false,
         };
         if let Some(used) = used {
@@ -155,6 +147,8 @@ impl<'a> SpanCheck<'a> {
             check.find(FindingKind::SpanWithoutEvents, detail);
         }
         check.check_state();
+        check.check_proof();
+        check.note_ranges();
         check
     }
 
@@ -224,23 +218,80 @@ impl<'a> SpanCheck<'a> {
         self.find(FindingKind::Proof, detail);
     }
 
+    /// What the span says about itself must fit its ranges.
+    fn check_proof(&mut self) {
+        let (span, proof) = (self.span, self.span.proof);
+        let used = i128::from(span.sampled_to) - i128::from(span.start);
+        let ranges = || span.excluded.iter().chain(&span.again);
+        let skipped: i128 = ranges().map(|it| it.interval().length()).sum();
+        let unanswered = ranges().filter(|it| it.unanswered);
+        let unanswered: i128 = unanswered.map(|it| it.interval().length()).sum();
+        for (name, says, is) in [
+            ("used", proof.used, used),
+            ("skipped", proof.skipped, skipped),
+            ("unanswered", proof.unanswered, unanswered),
+            ("billed", proof.billed, used - skipped),
+        ] {
+            if i128::from(says) != is {
+                let detail = format!("the proof says {name} {says}, the span gives {is}");
+                self.find(FindingKind::Proof, detail);
+            }
+        }
+        let difference = proof.difference.filter(|it| *it != 0 && unanswered == 0);
+        if let Some(difference) = difference {
+            let detail = format!("the proof says that its ledger differs by {difference} ms");
+            self.find(FindingKind::Proof, detail);
+        }
+    }
+
+    /// What does not count is worth knowing.
+    fn note_ranges(&mut self) {
+        for range in &self.span.excluded {
+            let detail = format!("an operator skipped {}", words_of(range));
+            if range.unanswered {
+                let detail =
+                    format!("{detail}; a post had no answer, so the upstream may count it");
+                self.find(FindingKind::Unanswered, detail);
+            } else {
+                self.find(FindingKind::Skipped, detail);
+            }
+        }
+        for range in &self.span.again {
+            let detail = format!("{} is sent again", words_of(range));
+            self.find(FindingKind::Behind, detail);
+        }
+    }
+
     /// Takes the next usage of the ledger.
     pub fn entry(&mut self, entry: &Entry) {
         if !self.ids.insert(entry.id.clone()) {
-            self.find_in(entry, FindingKind::Overlap, "the usage is repeated");
+            return self.find_in(entry, FindingKind::Overlap, "the usage is repeated");
         }
         if entry.span != self.span.id {
             let detail = format!("the usage belongs to the span {}", entry.span);
             self.find_in(entry, FindingKind::WrongUsage, detail);
         }
-        if let Some(pending) = &self.pending {
-            let detail = format!("it follows {pending}, which is not accepted");
-            self.find_in(entry, FindingKind::WrongUsage, detail);
-        }
         self.check_interval(entry);
         self.compare_quantities(entry);
-        self.follow(entry);
-        self.account(entry);
+        if let Some(status) = entry.status.filter(|it| !ACCEPTED.contains(it)) {
+            let detail = format!("it counts as accepted, but the upstream answered {status}");
+            self.find_in(entry, FindingKind::WrongUsage, detail);
+        }
+        if self.is_planned(entry) {
+            let detail = format!("the usage {} is not noted yet", entry.id);
+            self.is_under_way = true;
+            return self.find(FindingKind::Behind, detail);
+        }
+        self.billed += i128::from(entry.duration);
+        self.coverage.bill(entry.interval);
+    }
+
+    /// Whether the usage is the next one of the span: it is recorded before the span says so.
+    fn is_planned(&self, entry: &Entry) -> bool {
+        let Interval { start, end } = entry.interval;
+        self.span.planned.as_ref().is_some_and(|planned| {
+            (planned.start, planned.end) == (start, end) && planned.usage_id == entry.id
+        })
     }
 
     /// A usage by itself: duration, timestamp, window.
@@ -291,94 +342,16 @@ impl<'a> SpanCheck<'a> {
         let detail = format!("the measure {name:?} of the usage is {is}, and should be {should}");
         self.find_in(entry, FindingKind::WrongUsage, detail);
     }
+}
 
-    /// A usage begins where the one before it ended, the first one where the proof begins.
-    fn follow(&mut self, entry: &Entry) {
-        let from = entry.interval.start;
-        let reached = self.reached.unwrap_or(self.span.proof.since);
-        if from == reached {
-            return;
-        }
-        if self.reached.is_none() && self.may_have_expired(from) {
-            self.expired_until = Some(from);
-            return;
-        }
-        let (begin, before) = (InWords(from), InWords(reached));
-        if from > reached {
-            let detail =
-                format!("it begins at {begin}, and nothing covers the time since {before}");
-            self.find_in(entry, FindingKind::Gap, detail);
-        } else {
-            let detail = format!("it begins at {begin}, and usages had reached {before} before");
-            self.find_in(entry, FindingKind::Overlap, detail);
-        }
-    }
-
-    /// Whether usages that reached up to `moment` can have expired: never before the span is
-    /// complete, and no usage is accepted before its interval is over.
-    fn may_have_expired(&self, moment: Millis) -> bool {
-        let oldest = self.policy.now.saturating_sub(self.policy.kept);
-        self.span.state == "complete" && moment <= oldest
-    }
-
-    fn account(&mut self, entry: &Entry) {
-        let duration = i128::from(entry.duration);
-        let mut one = Sums::default();
-        match entry.state.as_str() {
-            "accepted" | "counted" => {
-                (one.billed, one.accepted) = (duration, 1);
-                self.check_status(entry);
-            }
-            "set_aside" => {
-                (one.set_aside, one.accepted) = (duration, 1);
-                let detail = format!("the upstream set {duration} ms aside: they are not billed");
-                self.find_in(entry, FindingKind::Gap, detail);
-            }
-            "skipped" => {
-                one.skipped = duration;
-                let mut detail = format!("an operator skipped {duration} ms");
-                let mut kind = FindingKind::Skipped;
-                if entry.unanswered {
-                    (one.unanswered, kind) = (duration, FindingKind::Unanswered);
-                    detail += "; a post had no answer, so the upstream may count them";
-                }
-                self.find_in(entry, kind, detail);
-            }
-            "planned" | "refused" => return self.note_pending(entry),
-            state => {
-                let detail = format!("the state {state:?} is unknown");
-                return self.find_in(entry, FindingKind::WrongUsage, detail);
-            }
-        }
-        self.sums.add(&one);
-        self.read += 1;
-        self.reached = Some(entry.interval.end);
-        self.last = Some((entry.id.clone(), entry.interval, one));
-    }
-
-    fn check_status(&mut self, entry: &Entry) {
-        let status = entry.status;
-        if let Some(status) = status.filter(|it| !(200..300).contains(it) && *it != 409) {
-            let detail = format!("it counts as accepted, but the upstream answered {status}");
-            self.find_in(entry, FindingKind::WrongUsage, detail);
-        }
-    }
-
-    /// A usage that is not accepted is the planned one of the span, and bills nothing yet.
-    fn note_pending(&mut self, entry: &Entry) {
-        let Interval { start, end } = entry.interval;
-        let is_planned = self.span.planned.as_ref().is_some_and(|planned| {
-            (planned.start, planned.end) == (start, end) && planned.usage_id == entry.id
-        });
-        if !is_planned {
-            let detail = "it is not accepted, and not what the span has planned";
-            self.find_in(entry, FindingKind::WrongUsage, detail);
-        } else if entry.state == "refused" {
-            let answer = entry.status.map(|status| format!(" with {status}"));
-            let answer = answer.unwrap_or_default();
-            let detail = format!("the upstream refuses the usage{answer}");
-            self.find_in(entry, FindingKind::Suspended, detail);
-        }
-        self.pending = Some(entry.id.clone());
-    }
+fn words_of(range: &Excluded) -> String {
+    let Interval { start, end } = range.interval();
+    let length = range.interval().length();
+    let error = range.error.as_ref().map(|error| format!(" ({error})"));
+    format!(
+        "{length} ms from {} to {}{}",
+        InWords(start),
+        InWords(end),
+        error.unwrap_or_default()
+    )
 }

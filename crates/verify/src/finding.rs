@@ -12,25 +12,25 @@ pub enum FindingKind {
     SpanWithoutEvents,
     /// A span with another target, start, end or other quantities than its events.
     Differs,
-    /// Time that is neither billed nor skipped.
+    /// Time that is neither billed nor skipped, or is taken back without being billed before.
     Gap,
     /// Time that is billed twice, or was not used.
     Overlap,
-    /// A usage whose duration, timestamp, window or quantities are wrong, or that is not accepted.
+    /// A usage whose duration, timestamp, window, quantities or answer are wrong.
     WrongUsage,
     /// Sampling that is behind by more than its window and an hour.
     Overdue,
     /// What the span says about itself does not fit its usages.
     Proof,
-    /// A usage that the upstream refuses.
+    /// The upstream refuses a usage of the span.
     Suspended,
-    /// A usage that an operator skipped.
+    /// Time that an operator skipped.
     Skipped,
     /// The same after a post that had no answer: the upstream may count it.
     Unanswered,
-    /// What is no longer there, or never was: only the proof covers it.
+    /// What the ledger no longer has: only the span says that it is billed.
     Expired,
-    /// Sampling that is behind.
+    /// Sampling that is behind, or time that is sent again.
     Behind,
 }
 

@@ -1,6 +1,6 @@
 //! Ledgers as they should be, cut by an implementation that knows fixed windows only.
 
-use sampler_verify::api::{Entry, Interval, Planned, Proof, Span};
+use sampler_verify::api::{Entry, Excluded, Interval, Planned, Proof, Span};
 use sampler_verify::moment::Millis;
 use sampler_verify::quantity::{Measure, Quantity};
 use sampler_verify::{Granularity, Policy, SpanCheck, Target, Used, Verdict};
@@ -93,14 +93,14 @@ pub(crate) fn ledger(used: &Used, intervals: &[(Millis, Millis)]) -> Ledger {
         start_event_id: used.start_id.clone(),
         sampled_to,
         planned: None,
+        excluded: Vec::new(),
+        again: Vec::new(),
         proof: Proof {
             used: sampled_to - used.start,
             billed: sampled_to - used.start,
             skipped: 0,
             unanswered: 0,
-            difference: 0,
-            usages: entries.len() as u64,
-            since: used.start,
+            difference: None,
         },
     };
     Ledger { span, entries }
@@ -115,10 +115,8 @@ fn entry(span: &str, number: u128, (start, end): (Millis, Millis), measures: &[M
         interval: Interval { start, end },
         timestamp: (start + end).div_euclid(2),
         duration: end - start,
-        state: "accepted".to_owned(),
         status: Some(202),
         measured_usage: posted(measures, end - start),
-        unanswered: false,
     }
 }
 
@@ -137,22 +135,42 @@ impl Ledger {
         entry(&self.span.id, number, interval, &self.span.measured_usage)
     }
 
-    /// An operator skips a usage: the proof no longer counts it.
+    /// An operator skips a usage: the ledger has none of that time, and the span says so.
     pub(crate) fn skip(&mut self, place: usize) {
-        let entry = &mut self.entries[place];
-        (entry.state, entry.status) = ("skipped".to_owned(), Some(400));
+        let Interval { start, end } = self.entries.remove(place).interval;
+        self.span.excluded.push(Excluded {
+            start,
+            end,
+            back_to: None,
+            unanswered: false,
+            error: Some("no mapping".to_owned()),
+        });
         let proof = &mut self.span.proof;
-        proof.billed -= entry.duration;
-        proof.skipped += entry.duration;
-        proof.usages -= 1;
+        proof.billed -= end - start;
+        proof.skipped += end - start;
     }
 
     /// The same, and a post of it had no answer.
     pub(crate) fn skip_unanswered(&mut self, place: usize) {
         self.skip(place);
-        let entry = &mut self.entries[place];
-        entry.unanswered = true;
-        self.span.proof.unanswered += entry.duration;
+        let range = self.span.excluded.last_mut().unwrap();
+        range.unanswered = true;
+        self.span.proof.unanswered += range.end - range.start;
+    }
+
+    /// An operator sends again what was skipped last.
+    pub(crate) fn resend(&mut self) {
+        let range = self.span.excluded.pop().unwrap();
+        self.span.again.push(range);
+    }
+
+    /// Sampling ends after so many usages.
+    pub(crate) fn cut_off(&mut self, entries: usize) {
+        self.entries.truncate(entries);
+        let reached = self.entries.last().unwrap().interval.end;
+        let length = reached - self.span.start;
+        self.span.sampled_to = reached;
+        (self.span.proof.used, self.span.proof.billed) = (length, length);
     }
 
     pub(crate) fn check(&self, used: &Used) -> Verdict {
@@ -167,16 +185,15 @@ impl Ledger {
         check.finish()
     }
 
-    /// The usage behind the last one, planned and listed, in a state.
-    pub(crate) fn plan(&mut self, length: Millis, state: &str) {
+    /// Plans the usage behind the last one.
+    pub(crate) fn plan(&mut self, length: Millis) -> Entry {
         let start = self.span.sampled_to;
-        let mut next = self.usage(1 << 100, (start, start + length));
-        next.state = state.into();
+        let next = self.usage(1 << 100, (start, start + length));
         self.span.planned = Some(Planned {
             start,
             end: start + length,
             usage_id: next.id.clone(),
         });
-        self.entries.push(next);
+        next
     }
 }
