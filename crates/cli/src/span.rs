@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use sampler_api::{Proof, Span, Timestamp};
+use sampler_api::{Proof, Span};
 use sampler_verify::words::counted;
 use serde_json::{Value, json};
 
@@ -18,8 +18,7 @@ use crate::show::{As, Column, facts, length_in_words, measures, pairs, print_jso
 use crate::show::{table_of, text};
 
 /// What is said of a usage where a post of it had no answer.
-pub(crate) const MAY_COUNT: &str =
-    "a post of the planned usage had no answer: the upstream may count it";
+const MAY_COUNT: &str = "a post of the planned usage had no answer: the upstream may count it";
 
 const FACTS: [Column; 14] = [
     ("span", "/id", As::Text),
@@ -42,15 +41,19 @@ const FACTS: [Column; 14] = [
     ("due at", "/due_at", As::Time),
 ];
 
-const USAGES: [Column; 10] = [
+const USAGES: [Column; 6] = [
     ("usage", "/id", As::Text),
     ("from", "/interval/start", As::Time),
     ("to", "/interval/end", As::Time),
     ("duration", "/duration", As::Length),
-    ("state", "/state", As::Text),
-    ("planned at", "/planned_at", As::Time),
     ("status", "/status", As::Text),
     ("accepted at", "/accepted_at", As::Time),
+];
+
+const RANGES: [Column; 5] = [
+    ("from", "/start", As::Time),
+    ("to", "/end", As::Time),
+    ("taken back to", "/back_to", As::Time),
     ("unanswered", "/unanswered", As::Words(yes)),
     ("error", "/error", As::Text),
 ];
@@ -94,14 +97,13 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         print_json(&json!({ "span": document, "usages": usages }))?;
     } else {
         let facts = pairs(&[facts(&document, &FACTS), delivery(&span)].concat());
-        let (proof, ledger) = (
-            proof(&span.proof, span.start),
-            ledger(&usages, arguments.usages),
-        );
-        print(&format!("{facts}\n{proof}\n\n{ledger}"))?;
+        let proof = proof(&span.proof);
+        let skipped = ranges(&document["excluded"], "skipped");
+        let again = ranges(&document["again"], "sent again");
+        let ledger = ledger(&usages, arguments.usages);
+        print(&format!("{facts}\n{proof}\n\n{skipped}{again}{ledger}"))?;
     }
-    let adds_up = span.proof.difference == 0;
-    Ok(ExitCode::from(u8::from(!adds_up)))
+    Ok(ExitCode::from(u8::from(span.proof.is_broken())))
 }
 
 /// What is measured, what comes next, and what is in the way.
@@ -125,17 +127,9 @@ fn delivery(span: &Span) -> Vec<(&'static str, String)> {
 }
 
 /// The proof in one line.
-fn proof(proof: &Proof, start: Timestamp) -> String {
-    let relation = if proof.difference == 0 { "=" } else { "IS NOT" };
-    let mut words = format!("proof: used {}", length_in_words(proof.used));
-    if start != proof.since {
-        let _ = write!(words, " since {}", proof.since);
-    }
-    let (billed, skipped) = (
-        length_in_words(proof.billed),
-        length_in_words(proof.skipped),
-    );
-    let _ = write!(words, " {relation} billed {billed} + skipped {skipped}");
+fn proof(proof: &Proof) -> String {
+    let [used, billed, skipped] = [proof.used, proof.billed, proof.skipped].map(length_in_words);
+    let mut words = format!("proof: used {used} = billed {billed} + skipped {skipped}");
     if proof.unanswered != 0 {
         let unanswered = length_in_words(proof.unanswered);
         let _ = write!(
@@ -149,8 +143,25 @@ fn proof(proof: &Proof, start: Timestamp) -> String {
         1.. => write!(words, "; not billed yet {unsampled}"),
         _ => write!(words, "; to be taken back {unsampled}"),
     };
-    let usages = counted(proof.usages, "usage");
-    words + &format!("; difference {} ms, {usages}", proof.difference)
+    let usages = counted(proof.usages.unwrap_or_default(), "usage");
+    let ledger = length_in_words(proof.ledger.unwrap_or_default());
+    let (relation, difference) = (
+        if proof.is_broken() {
+            "DIFFERS"
+        } else {
+            "differs"
+        },
+        proof.difference.unwrap_or_default(),
+    );
+    words + &format!("; the ledger has {usages} of {ledger}, and {relation} by {difference} ms")
+}
+
+/// Ranges that do not count; nothing where there are none.
+fn ranges(ranges: &Value, what: &str) -> String {
+    let Some(ranges) = ranges.as_array().filter(|ranges| !ranges.is_empty()) else {
+        return String::new();
+    };
+    format!("{what}:\n{}\n", table_of(ranges, &RANGES, ""))
 }
 
 /// The last usages, in their order.

@@ -24,13 +24,14 @@ const COLUMNS: [Column; 8] = [
 /// Lists spans, the newest start first
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
-One of --organization-id, --resource-id, --resource-instance-id and --state suspended must be given.
+One of --organization-id, --resource-id, --resource-instance-id, --state suspended and --excluded must be given.
 BILLED and NOT BILLED YET are hours:minutes:seconds. --from and --to keep spans that overlap the time between them.
 {FORMS}
 
 Examples:
   sampler spans --resource-instance-id orders-db
   sampler spans --organization-id acme --state open
+  sampler spans --excluded
   sampler spans --resource-id postgres --from 2026-11-01 --to 2026-12-01 --all --json"))]
 pub(crate) struct Arguments {
     /// Only spans in this state
@@ -39,6 +40,9 @@ pub(crate) struct Arguments {
     /// Only spans that are suspended for this cause, of `sampler suspended`
     #[arg(long, value_name = "CAUSE")]
     cause: Option<String>,
+    /// Only spans of which something is skipped
+    #[arg(long)]
+    excluded: bool,
     #[command(flatten)]
     period: Period,
     #[command(flatten)]
@@ -56,6 +60,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let of_cause = arguments.cause.as_ref().map(|_| "suspended");
     add(&mut query, "state", arguments.state.as_deref().or(of_cause));
     add(&mut query, "cause", arguments.cause.as_ref());
+    add(&mut query, "excluded", arguments.excluded.then_some(true));
     arguments.period.add_to(&mut query);
     let (common, length) = (&arguments.common, &arguments.length);
     print_list(

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::api::Query;
 use crate::failure::Failure;
 use crate::listing::{Common, Length, Period, TargetFilter, add, print_list_above};
-use crate::moment::FORMS;
+use crate::moment::{FORMS, time};
 use crate::output::printable;
 use crate::show::{As, Column, length_in_words, named, text};
 
@@ -46,6 +46,9 @@ pub(crate) struct Arguments {
     /// A sum for each value of these ids, as in `resource_id,plan_id`
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     group_by: Vec<String>,
+    /// Only usages that the upstream had accepted by then: the figures of an earlier invoice
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
+    accepted_to: Option<Millis>,
     #[command(flatten)]
     period: Period,
     #[command(flatten)]
@@ -60,6 +63,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut query = Query::new();
     arguments.target.add_to(&mut query);
     arguments.period.add_to(&mut query);
+    add(&mut query, "accepted_to", arguments.accepted_to);
     add(&mut query, "window", Some(&arguments.window));
     let groups = &arguments.group_by;
     let groups = (!groups.is_empty()).then(|| groups.join(","));

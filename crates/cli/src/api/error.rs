@@ -49,7 +49,7 @@ fn words_of_status(path: &str, status: StatusCode, problem: Option<&Problem>) ->
     match name {
         _ if words.is_empty() => format!("{path} is answered {status}"),
         // These words say what is meant, and the path would say it again.
-        Some("invalid-query" | "query-too-wide") => words,
+        Some("invalid-query" | "query-too-wide" | "cut-usage") => words,
         Some(name) if name.starts_with("no-such-") => words,
         _ => format!("{path} is answered {status}: {words}"),
     }

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 
 use clap::Args;
 use sampler_domain::{
-    Granularities, Granularity, Id, Measure, Measures, Planned, Policy, Quantity, Span, SpanId,
-    StartEvent, Step, StopEvent, Target, Timestamp, Usage, next_step,
+    Acceptance, Action, Contract, Driver, Granularities, Granularity, Id, Measure, Measures,
+    Policy, Quantity, Remembered, RunId, Span, SpanId, StartEvent, StopEvent, Target, Terms,
+    Timestamp, Usage,
 };
 use sampler_verify::moment::Millis;
 use sampler_verify::words::counted;
 use sampler_verify::{History, Used};
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::failure::Failure;
 use crate::file::FileArguments;
@@ -53,9 +55,14 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .granularity
         .parse()
         .expect("only its names are values of the option");
-    let policy = Policy {
-        granularities: Granularities::all(granularity),
-        stop_grace: 0,
+    let terms = Terms {
+        run: RunId(Uuid::nil()),
+        policy: Policy {
+            granularities: Granularities::all(granularity),
+            stop_grace: 0,
+        },
+        contract: Contract::Forever,
+        suspend_after: 1,
     };
     let history = History::of(arguments.file.open()?.read()?);
     let mut usages = Vec::new();
@@ -64,7 +71,7 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             let line = used.line;
             Failure::Input(format!("line {line}: {what}"))
         })?;
-        usages.extend(usages_of(span, Timestamp::clamped(until), &policy));
+        usages.extend(usages_of(span, Timestamp::clamped(until), &terms));
     }
     let contradictions = &history.contradictions;
     if arguments.common.json {
@@ -79,19 +86,23 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!contradictions.is_empty())))
 }
 
-/// The usages of a span, in the order in which a worker posts them.
-fn usages_of(mut span: Span, until: Timestamp, policy: &Policy) -> Vec<Usage> {
+/// The usages of a span, in the order in which a worker posts them to an upstream that accepts each.
+fn usages_of(span: Span, until: Timestamp, terms: &Terms) -> Vec<Usage> {
     let mut usages = Vec::new();
+    let mut driver = Driver::new(span, Remembered::default(), until);
     loop {
-        match next_step(&span, until, policy) {
-            Step::Plan(interval) => {
-                span.processing.planned = Some(Planned::new(&span, interval, until));
+        match driver.action(until, terms) {
+            Action::Change(change) => driver.on_change_made(*change),
+            Action::Post { delivery, .. } => {
+                usages.push(Usage::new(driver.span(), &delivery));
+                driver.on_accepted(Acceptance {
+                    at: until,
+                    status: None,
+                    location: None,
+                });
             }
-            Step::Execute(planned) => {
-                usages.push(Usage::new(&span, &planned));
-                span = span.executed();
-            }
-            Step::Complete | Step::Wait(_) => return usages,
+            Action::WriteEntry(_) => driver.on_entry_written(),
+            _ => return usages,
         }
     }
 }
@@ -113,7 +124,8 @@ fn span_of(used: &Used) -> Result<Span, String> {
         target: target.clone(),
         measures: measured,
     };
-    let span = Span::open(SpanId::new(start.timestamp, used.line), start);
+    let (id_of_span, due_at) = (SpanId::new(start.timestamp, used.line), start.timestamp);
+    let span = Span::open(id_of_span, start, due_at);
     let Some(end) = used.end else {
         return Ok(span);
     };

@@ -161,14 +161,14 @@ fn facts(row: &Row) -> [String; 3] {
             length(difference)
         ),
     };
-    let usages = match amounts.expired {
-        0 => amounts.usages.to_string(),
-        expired => format!("{}+{expired}", amounts.usages),
-    };
+    if amounts.expired != 0 {
+        let expired = length(amounts.expired);
+        let _ = write!(sums, " (of {expired} the usages have expired)");
+    }
     [
         format!("{span} of the organization {organization}{line}"),
         format!("{start} to {end}"),
-        format!("{sums}; {}", counted(usages, "usage")),
+        format!("{sums}; {}", counted(amounts.usages, "usage")),
     ]
 }
 
