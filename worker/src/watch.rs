@@ -100,7 +100,8 @@ impl Worker {
         let is_full = due.len() == PAGE;
         let outcomes = stream::iter(due).map(|watch| self.follow_up(watch));
         let outcomes = outcomes.buffer_unordered(CONCURRENCY);
-        let outcomes: Vec<_> = outcomes.filter_map(async |it| it).collect().await;
+        let outcomes: Vec<Option<_>> = outcomes.collect().await;
+        let outcomes: Vec<_> = outcomes.into_iter().flatten().collect();
         if outcomes.is_empty() {
             return Ok(false);
         }
@@ -164,10 +165,16 @@ impl Worker {
             // Abacus knows no document of a repeat.
             LookupAnswer::Mismatch { error } if is_over && !by_id => ("given_up", Some(error)),
             LookupAnswer::NotFound => ("not_yet", None),
+            LookupAnswer::Mismatch { error } => {
+                warn_of_no_answer(watch, &error);
+                ("failed", None)
+            }
             // While the upstream is away nothing is known, so nothing is given up.
-            LookupAnswer::Mismatch { error } | LookupAnswer::Failed { error, .. } => {
-                warn!(code = "confirmation.failed", span.id = %watch.span, usage = watch.usage_guid, error,
-                    "the upstream does not say whether a usage counts");
+            LookupAnswer::Failed { after, error } => {
+                if let Some(after) = after {
+                    limit.pause_for(after);
+                }
+                warn_of_no_answer(watch, &error);
                 ("failed", None)
             }
         };
@@ -262,6 +269,11 @@ impl Worker {
             }
         }
     }
+}
+
+fn warn_of_no_answer(watch: &Watch, error: &str) {
+    warn!(code = "confirmation.failed", span.id = %watch.span, usage = watch.usage_guid, error,
+        "the upstream does not say whether a usage counts");
 }
 
 /// Logs what is missing.

@@ -1,15 +1,14 @@
 //! An Abacus that counts each usage once, and answers as a test configures it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_domain::{Timestamp, Usage};
+use sampler_domain::{Contract, Memory, Timestamp, Usage};
 use sampler_upstream::{
-    Answer, AnswerDate, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought,
-    Upstream,
+    Answer, Details, LookupAnswer, LookupResult, Lookups, Posted, Promises, Sought, Upstream,
 };
 use tokio::time::Instant;
 
@@ -34,7 +33,7 @@ pub(crate) struct Abacus {
     pub(crate) asked: Mutex<Vec<(Instant, String)>>,
     documents: Mutex<Option<Documents>>,
     promises: Mutex<Promises>,
-    /// The status of its answers to posts.
+    /// The status of its answers to posts; that of the answer where it is none.
     pub(crate) status: Mutex<Option<u16>>,
     in_flight: Mutex<BTreeSet<String>>,
     pub(crate) most_in_flight: Mutex<usize>,
@@ -47,8 +46,6 @@ pub(crate) struct Abacus {
     pub(crate) is_away: AtomicBool,
     /// Failures are those of a request that was not sent.
     pub(crate) is_unsent: AtomicBool,
-    /// How often it was only asked what time it is.
-    pub(crate) probes: AtomicU64,
 }
 
 impl Abacus {
@@ -69,7 +66,6 @@ impl Abacus {
             dates: Mutex::default(),
             is_away: AtomicBool::default(),
             is_unsent: AtomicBool::default(),
-            probes: AtomicU64::default(),
         }
     }
 
@@ -83,19 +79,16 @@ impl Abacus {
         *self.dates.lock().unwrap() = Some(Box::new(dates));
     }
 
-    fn dated(&self) -> AnswerDate {
+    fn dated(&self) -> Option<Timestamp> {
         if self.is_away.load(Ordering::Relaxed) {
-            return AnswerDate::NoAnswer;
+            return None;
         }
         let now = self.now();
         let date = match self.dates.lock().unwrap().as_mut() {
             Some(dates) => dates(now),
             None => Some(now),
         };
-        let second = |date: Timestamp| date.as_millis().div_euclid(1_000) * 1_000;
-        date.map_or(AnswerDate::Undated, |date| {
-            AnswerDate::At(Timestamp::clamped(second(date)))
-        })
+        date.map(|date| Timestamp::clamped(date.as_millis().div_euclid(1_000) * 1_000))
     }
 
     /// Asks `script` before each usage; it is taken and counted where that answers none.
@@ -114,14 +107,14 @@ impl Abacus {
         self.promises.lock().unwrap().lookups = Lookups::ById { settles };
     }
 
-    /// The timestamp of a usage that counts, by its id.
-    pub(crate) fn usage_windows(&self) -> impl Fn(&str) -> Option<Timestamp> + Send + 'static {
-        let counted = Arc::clone(&self.counted);
-        move |guid| {
-            let counted = counted.lock().unwrap();
-            let usage = counted.values().find(|usage| usage.dedup_id == guid);
-            usage.map(|usage| usage.end)
-        }
+    /// It forgets usages after so many ms, and finds them by their ids.
+    pub(crate) fn forget_after(&self, horizon: i64) {
+        self.find_by_id();
+        self.promises.lock().unwrap().contract = Contract::Forgets(Memory {
+            horizon,
+            settles: 0,
+            post_timeout: 30_000,
+        });
     }
 
     /// How often it was asked whether a usage counts.
@@ -144,6 +137,13 @@ impl Abacus {
 
     pub(crate) fn sum(&self, instance: &str) -> i64 {
         self.durations(instance).iter().sum()
+    }
+
+    /// The bodies of the posts that hold this, in their order.
+    pub(crate) fn bodies(&self, text: &str) -> Vec<String> {
+        let posts = self.posts.lock().unwrap().clone();
+        let bodies = posts.into_iter().map(|(_, body)| body);
+        bodies.filter(|body| body.contains(text)).collect()
     }
 
     /// How many posts were made for instances whose name holds this, after the first `skipped`.
@@ -184,27 +184,24 @@ impl Upstream for Abacus {
 
     async fn post(&self, usage: &Usage, _now: Timestamp) -> Posted {
         let answer = self.take(usage).await;
-        let dated = self.dated();
+        let date = self.dated();
         let is_known = self.documents.lock().unwrap().is_some();
         let location = || format!("https://abacus/{}", usage.dedup_id);
+        let of_answer = match answer {
+            Answer::Accepted => Some(202),
+            Answer::Refused { .. } => Some(400),
+            Answer::Wait { .. } | Answer::TryAgain { .. } => None,
+        };
         let details = Details {
-            status: *self.status.lock().unwrap(),
+            status: self.status.lock().unwrap().or(of_answer),
             location: is_known.then(location),
             unsent: self.is_unsent.load(Ordering::Relaxed),
             ..Details::default()
         };
         Posted {
             answer,
-            dated,
+            date,
             details,
-        }
-    }
-
-    async fn ask_time(&self) -> Result<AnswerDate, String> {
-        self.probes.fetch_add(1, Ordering::Relaxed);
-        match self.dated() {
-            AnswerDate::NoAnswer => Err("it is away".to_owned()),
-            dated => Ok(dated),
         }
     }
 

@@ -29,8 +29,8 @@ async fn fault_1_a_refused_usage_blocks_nobody_and_is_never_dropped() {
         assert_eq!(world.abacus.sum(&format!("{number}")), HOUR);
     }
     let bad = world.kept("bad");
-    let last_error = bad.span.processing.last_error.clone();
-    let last_error = last_error.map(|last_error| last_error.error);
+    let last_error = bad.span.processing.failure.clone();
+    let last_error = last_error.map(|failure| failure.error);
     assert_eq!(
         last_error.as_deref(),
         Some("Abacus answered 400: no mapping")
@@ -41,7 +41,7 @@ async fn fault_1_a_refused_usage_blocks_nobody_and_is_never_dropped() {
     world
         .until("it is through", || world.abacus.sum("bad") == 2 * HOUR)
         .await;
-    assert_eq!(world.kept("bad").span.processing.last_error, None);
+    assert_eq!(world.kept("bad").span.processing.failure, None);
     worker.stop().await;
 }
 
@@ -108,9 +108,10 @@ async fn a_usage_may_count_after_a_5xx_whatever_is_refused_later() {
         .abacus
         .answer_first([try_again("Internal Server Error"), refusal("no mapping")]);
     let worker = world.run("w");
-    let has_failed_twice = || world.kept("i").span.processing.attempts > 1;
+    let has_failed_twice = || world.kept("i").span.attempts() > 1;
     world.until("it is refused", has_failed_twice).await;
-    assert!(world.kept("i").span.processing.unanswered);
+    let planned = world.kept("i").span.processing.planned;
+    assert!(planned.unwrap().unanswered);
     worker.stop().await;
 }
 
@@ -139,7 +140,7 @@ async fn fault_16_a_429_holds_everybody_back_for_as_long_as_it_says() {
     world.pass(20_000).await;
     for number in 0..20 {
         assert_eq!(world.abacus.sum(&format!("{number}")), HOUR);
-        assert_eq!(world.kept(&format!("{number}")).span.processing.attempts, 0);
+        assert_eq!(world.kept(&format!("{number}")).span.attempts(), 0);
     }
     worker.stop().await;
 }

@@ -1,96 +1,54 @@
 //! What the ledger holds, whatever fails.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-
-use sampler_domain::{Entry, EntryState, Interval, Planned, Span, SpanId, StartEvent, Totals};
-use sampler_store::StoreError;
-use sampler_store_testing::faulty::{Fault, FaultyStore};
+use sampler_domain::{Cut, Entry, Granularity, Interval, Planned, Span, SpanId, StartEvent};
 
 use crate::abacus::refusal;
-use crate::world::{HOUR, MINUTE, NOON, World, options, run_with, target};
+use crate::world::{DAY, HOUR, MINUTE, NOON, World, target};
 
-/// What Abacus refuses is on the span; its entry tells of that once it is accepted.
+/// What Abacus refuses is on the span alone.
 #[tokio::test(start_paused = true)]
-async fn a_refused_usage_has_no_document_before_it_is_accepted() {
+async fn a_usage_has_an_entry_once_it_is_accepted() {
     let world = World::new();
     world.start("i", -HOUR).await;
-    *world.abacus.latency.lock().unwrap() = Duration::from_millis(50);
     world.abacus.answer(|_| Some(refusal("no mapping")));
     let worker = world.run("w");
     world.pass(10_000).await;
-    let span = world.kept("i").span;
-    assert_eq!(world.stored(), []);
-    let shown = Entry::of_planned(&span).unwrap();
-    assert_eq!(shown.state, EntryState::Refused);
-    assert_eq!(shown.error.as_deref(), Some("no mapping"));
-    let refused_at = shown.refused_at.unwrap();
+    assert_eq!(world.entries(), []);
     world.abacus.answer(|_| None);
     world
         .until("it is through", || world.abacus.sum("i") == HOUR)
         .await;
+    world.pass(1_000).await;
     worker.stop().await;
-    let entries = world.stored();
-    let entry = &entries[0].entry;
-    assert_eq!(entry.refused_at, Some(refused_at));
-    assert!(entry.attempts > 3, "{entry:?}");
-    assert_eq!((entry.state, &entry.error), (EntryState::Accepted, &None));
-    let accepted_at = entry.accepted_at.unwrap();
-    let as_of = |at| entry.as_of(at);
-    assert_eq!(as_of(entry.planned_at.plus(-1)), None);
-    assert_eq!(as_of(refused_at.plus(-1)), Some(EntryState::Planned));
-    assert_eq!(as_of(accepted_at.plus(-1)), Some(EntryState::Refused));
-    assert_eq!(as_of(accepted_at), Some(EntryState::Accepted));
-    assert_eq!(world.kept("i").span.processing.last_error, None);
+    let entry = world.entries().remove(0);
+    assert_eq!(entry.acceptance.at, accepted_at(&world));
+    assert_eq!(entry.dimension, Granularity::Hour);
+    world.assert_ledger();
 }
 
-/// An open span keeps its entries, however old they are.
-#[tokio::test(start_paused = true)]
-async fn entries_expire_by_granularity_once_their_span_is_complete() {
-    let world = World::new();
-    world.start("open", -3 * HOUR).await;
-    world.start("ended", -3 * HOUR).await;
-    world.stop("ended", -HOUR).await;
-    let worker = world.run("w");
-    world.until_complete("ended").await;
-    world.pass(MINUTE).await;
-    worker.stop().await;
-    let lifetime = i64::try_from(Duration::from_hours(93 * 24).as_millis()).unwrap();
-    for kept in world.stored() {
-        let expires_at = kept.entry.accepted_at.unwrap().plus(lifetime);
-        let is_open = kept.entry.target == target("open");
-        assert_eq!(kept.expires_at, (!is_open).then_some(expires_at));
-    }
-    assert_eq!(world.stored().len(), 5);
+/// When the last post was made.
+fn accepted_at(world: &World) -> sampler_domain::Timestamp {
+    let posts = world.abacus.posts.lock().unwrap();
+    let since = posts.last().unwrap().0 - world.began;
+    NOON.plus(i64::try_from(since.as_millis()).unwrap())
 }
 
-/// The worker died, or failed, between completing a span and letting its entries expire.
 #[tokio::test(start_paused = true)]
-async fn the_clean_up_lets_entries_expire_before_their_span_is_gone() {
+async fn an_entry_is_kept_for_as_long_as_its_dimension_says() {
     let world = World::new();
     world.start("i", -3 * HOUR).await;
-    world.stop("i", -HOUR).await;
-    let mut parts = world.parts();
-    let calls = AtomicUsize::new(0);
-    parts.ledger = FaultyStore::new(world.store.clone(), move |method, _| {
-        // That of the worker, at completion, and the first of the clean-up.
-        let fails = method == "expire" && calls.fetch_add(1, Ordering::Relaxed) < 2;
-        fails.then(|| Fault::NotDone(StoreError::Unavailable("it was not reached".into())))
-    });
-    let mut options = options("w");
-    options.settings.cleanup.retention = Duration::from_hours(2);
-    let worker = run_with(parts, options);
-    world.until_complete("i").await;
-    assert!(world.stored().iter().all(|kept| kept.expires_at.is_none()));
-    world
-        .until("it is removed", || world.store.all().is_empty())
-        .await;
+    let worker = world.run("w");
+    world.pass(MINUTE).await;
     worker.stop().await;
-    assert_eq!(world.stored().len(), 2);
-    assert!(world.stored().iter().all(|kept| kept.expires_at.is_some()));
+    let entries = world.entries();
+    assert_eq!(entries.len(), 3);
+    let expired = |at| world.store.with(|table| table.remove_expired(at));
+    let expires_at = entries[0].acceptance.at.plus(93 * DAY);
+    assert_eq!(expired(expires_at.plus(-1)), []);
+    assert_eq!(expired(expires_at.plus(MINUTE)).len(), 3);
 }
 
-/// The guid of the original's plan is its entry's id, and totals begin at what it had sampled.
+/// The usage of the original's plan has its entry under the original's id.
 #[tokio::test(start_paused = true)]
 async fn the_plan_of_an_original_has_its_entry_under_its_own_id() {
     let world = World::new();
@@ -100,8 +58,8 @@ async fn the_plan_of_an_original_has_its_entry_under_its_own_id() {
         target: target("i"),
         measures: sampler_domain::Measures::default(),
     };
-    let mut span = Span::open(SpanId::Text("i".to_owned()), event);
     let sampled_to = NOON.plus(-3 * HOUR);
+    let mut span = Span::open(SpanId::Text("i".to_owned()), event, sampled_to);
     span.processing.last.end = sampled_to;
     span.processing.planned = Some(Planned {
         interval: Interval {
@@ -110,12 +68,12 @@ async fn the_plan_of_an_original_has_its_entry_under_its_own_id() {
         },
         usage_guid: "theirs".to_owned(),
         planned_at: sampled_to,
-        granularity: None,
+        by: None,
+        unanswered: false,
         posts_end_by: None,
-        withheld: None,
     });
     span.processing.version = 7;
-    world.store.insert_original(span, sampled_to);
+    world.store.put(span);
     let worker = world.run("w");
     world
         .until("it is sampled", || {
@@ -123,20 +81,49 @@ async fn the_plan_of_an_original_has_its_entry_under_its_own_id() {
         })
         .await;
     worker.stop().await;
-    assert!(
+    assert_eq!(world.entry("theirs").interval.start, sampled_to);
+    assert_eq!(world.entries().len(), 3);
+    let cuts = world.kept("i").span.processing.cuts;
+    let from = NOON.plus(-2 * HOUR);
+    let granularity = Granularity::Hour;
+    assert_eq!(cuts, [Cut { from, granularity }]);
+}
+
+/// The ledger and complete spans are compared.
+#[tokio::test(start_paused = true)]
+async fn a_complete_span_that_the_ledger_contradicts_is_counted() {
+    for lost in [0, 1] {
+        let world = World::new();
+        world.start("i", -3 * HOUR).await;
+        let worker = world.run("w");
         world
-            .stored()
-            .iter()
-            .any(|kept| kept.entry.usage_guid == "theirs")
-    );
-    let expected = Totals {
-        since: sampled_to,
-        first_version: Some(7),
-        billed: 3 * HOUR,
-        skipped: 0,
-        unanswered: 0,
-        usages: 3,
+            .until("it is sampled", || world.abacus.sum("i") == 3 * HOUR)
+            .await;
+        world.pass(1_000).await;
+        if lost == 1 {
+            let second = |entry: &Entry| entry.interval.start == NOON.plus(-2 * HOUR);
+            let guid = world.entries().into_iter().find(second).unwrap().usage_guid;
+            world.store.with(|table| table.remove_entry(&guid));
+        }
+        worker.stop().await;
+        world.stop("i", -HOUR / 2).await;
+        assert_eq!(differences(&world).await, lost);
+    }
+}
+
+/// Completes the span; says how many differences were counted.
+async fn differences(world: &World) -> u64 {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let counting = metrics::set_default_local_recorder(&recorder);
+    let worker = world.run("w");
+    world.until_complete("i").await;
+    world.pass(1_000).await;
+    worker.stop().await;
+    drop(counting);
+    let shown = recorder.handle().render();
+    let line = |line: &str| {
+        let count = line.strip_prefix("sampler_ledger_differences_total ")?;
+        count.trim().parse().ok()
     };
-    assert_eq!(world.kept("i").span.processing.totals, expected);
-    world.assert_ledger();
+    shown.lines().find_map(line).unwrap_or(0)
 }

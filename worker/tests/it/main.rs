@@ -4,18 +4,18 @@
 #![allow(clippy::float_cmp, reason = "the numbers are exact")]
 
 mod abacus;
+mod again;
 mod clocks;
-mod confirm;
 mod control;
 mod delivery;
 mod faults;
 mod ledger;
 mod memory;
+mod names;
 mod ownership;
-mod resend;
 mod sampling;
 mod skip;
 mod suspension;
 mod turns;
-mod uncounted;
+mod watch;
 mod world;

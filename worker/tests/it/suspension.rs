@@ -6,11 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sampler_domain::{
-    Change, Failure, Interval, Planned, SUSPENDED_DUE_AT, Span, SpanId, StartEvent,
-};
-use sampler_store::{Arrival, NewSpan};
+use sampler_domain::{SUSPENDED_DUE_AT, Span, SpanId, StartEvent};
 use sampler_store_testing::memory::StoredSpan;
+use sampler_store_testing::support;
 use sampler_upstream::Answer;
 
 use crate::abacus::{refusal, try_again};
@@ -33,7 +31,7 @@ fn refuse(world: &World, prefix: &'static str) -> Arc<AtomicBool> {
 }
 
 fn suspended(world: &World) -> usize {
-    let of = |kept: &&StoredSpan| kept.span.processing.suspended.is_some();
+    let of = |kept: &&StoredSpan| kept.span.suspension().is_some();
     world.store.all().iter().filter(of).count()
 }
 
@@ -49,9 +47,7 @@ async fn a_span_is_suspended_after_three_refusals_and_goes_on_when_one_is_accept
         .until("all are suspended", || suspended(&world) == 5)
         .await;
     assert_eq!(world.abacus.post_count(), 15);
-    let causes = world.causes();
-    assert_eq!(causes.len(), 1);
-    assert_eq!(causes[0].cause.error, "Abacus answered 404: no mapping");
+    assert_eq!(world.causes().await.len(), 1);
     // Of five there is one post in ten minutes.
     world.pass(61 * MINUTE).await;
     let probes = world.abacus.post_count() - 15;
@@ -137,7 +133,7 @@ async fn causes_are_told_apart_by_error_and_plan_and_go_on_alone() {
     world
         .until("all are suspended", || suspended(&world) == 6)
         .await;
-    assert_eq!(world.causes().len(), 2);
+    assert_eq!(world.causes().await.len(), 2);
     refuse(&world, "licence");
     world.pass(30 * MINUTE).await;
     assert_eq!(suspended(&world), 3);
@@ -160,7 +156,8 @@ async fn a_stop_of_a_suspended_span_is_kept_and_waits() {
     world.stop("bad", -HOUR - MINUTE).await;
     world.pass(MINUTE).await;
     assert_eq!(world.abacus.post_count(), before);
-    assert_eq!(world.kept("bad").due_at, Some(SUSPENDED_DUE_AT));
+    let due_at = world.kept("bad").span.processing.due_at;
+    assert_eq!(due_at, SUSPENDED_DUE_AT);
     over.store(true, Ordering::Relaxed);
     world.until_complete("bad").await;
     assert_eq!(world.abacus.sum("bad"), HOUR - MINUTE);
@@ -198,42 +195,31 @@ async fn workers_that_die_lose_no_success_of_a_probe() {
     worker.stop().await;
 }
 
-/// A cause that is lost with its worker is found again by its spans.
+/// A run probes what it finds at first at once; what is suspended later waits for an interval.
 #[tokio::test(start_paused = true)]
-async fn spans_without_a_cause_are_found() {
+async fn a_cause_is_probed_by_a_run_that_has_not_seen_it_begin() {
     let world = World::new();
-    suspend_many(&world, 3, false);
-    assert_eq!(world.causes(), []);
+    suspend_many(&world, 3);
     let worker = world.run("w");
-    world
-        .until("all are through", || suspended(&world) == 0)
-        .await;
-    worker.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cause_goes_once_it_has_no_spans() {
-    let world = World::new();
+    world.pass(MINUTE).await;
+    assert_eq!(suspended(&world), 0);
     world.start("bad", -HOUR).await;
-    let over = refuse(&world, "bad");
-    let worker = world.run("w");
+    world
+        .abacus
+        .answer(|_| Some(refusal("Abacus answered 451: licence")));
     world
         .until("it is suspended", || suspended(&world) == 1)
         .await;
-    over.store(true, Ordering::Relaxed);
-    world
-        .until("it is through", || world.abacus.sum("bad") >= HOUR)
-        .await;
-    assert_eq!(world.causes().len(), 1);
-    world
-        .until("the cause has gone", || world.causes().is_empty())
-        .await;
+    let posts = world.abacus.post_count();
+    world.pass(9 * MINUTE).await;
+    assert_eq!(world.abacus.post_count(), posts);
+    world.pass(2 * MINUTE).await;
+    assert_eq!(world.abacus.post_count(), posts + 1);
     worker.stop().await;
 }
 
-/// Puts spans in that were suspended a day ago, each an hour long; their causes are kept if
-/// they are `registered`.
-fn suspend_many(world: &World, count: i64, registered: bool) {
+/// Puts spans in that were suspended a day ago, each an hour long.
+fn suspend_many(world: &World, count: i64) {
     let then = NOON.plus(-DAY);
     for number in 0..count {
         let event = StartEvent {
@@ -242,43 +228,11 @@ fn suspend_many(world: &World, count: i64, registered: bool) {
             target: target(&format!("many {number}")),
             measures: sampler_domain::Measures::default(),
         };
-        let span = Span::open(SpanId::new(NOON, number.unsigned_abs()), event);
-        let span = Span {
-            end: Some(then.plus(HOUR)),
-            ..span
-        };
-        let interval = Interval {
-            start: then,
-            end: then.plus(HOUR),
-        };
-        let planned = Planned::new(&span, interval, then);
-        let span = span.after(&Change::Plan {
-            planned,
-            due_at: then,
-        });
-        let failure = Failure {
-            at: then,
-            retry_at: then,
-            error: "Abacus answered 404: no mapping".into(),
-            status: None,
-            blames_usage: true,
-            is_post: true,
-            unanswered: false,
-            suspends: true,
-        };
-        let cause = failure.cause(&span).unwrap();
-        let span = span.after(&Change::failed(&span, failure));
-        world.store.with(|table| {
-            if registered {
-                table.register(&cause, then, NOON);
-            }
-            let new = NewSpan {
-                span,
-                due_at: SUSPENDED_DUE_AT,
-                now: then,
-                arrival: Arrival::Alone,
-            };
-            table.put(new);
-        });
+        let id = SpanId::new(NOON, number.unsigned_abs());
+        let mut span = Span::open(id, event, then);
+        span.end = Some(then.plus(HOUR));
+        let span = support::next(&span, 0).after;
+        let refusal = support::refusal("Abacus answered 404: no mapping", -DAY);
+        world.store.put(support::failed(&span, refusal).after);
     }
 }

@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use sampler_domain::{
-    Acceptance, Entry, Granularity, Id, Measures, Resend, Span, SpanId, StartEvent, StopEvent,
-    Target, Timestamp,
+    CauseId, Change, Changed, Entry, Granularity, Id, Measures, Span, SpanId, StartEvent,
+    StopEvent, Target, Timestamp,
 };
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{CleanupSettings, DeliverySettings, ProcessingSettings};
 use sampler_settings::{SamplingSettings, WorkerSettings};
 use sampler_store::{
-    Arrival, EntryKey, Events, KeptCause, Ledger, NewSpan, NewStop, StartOutcome, StopOutcome,
+    Arrival, Events, NewSpan, NewStop, Operating, StartOutcome, StopOutcome, Work,
 };
-use sampler_store_testing::memory::{MemoryStore, StoredEntry, StoredSpan};
+use sampler_store_testing::memory::{MemoryStore, StoredSpan};
 use sampler_testkit::rng::SharedRng;
-use sampler_worker::{IgnoreProgress, Options, Parts, Periods, UpstreamTime, Worker};
+use sampler_worker::{IgnoreProgress, Options, Parts, Periods, Worker};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -80,7 +80,7 @@ pub(crate) struct World {
 /// A worker that runs.
 pub(crate) struct Running {
     pub(crate) stop: CancellationToken,
-    pub(crate) time: Arc<UpstreamTime>,
+    pub(crate) worker: Arc<Worker>,
     task: JoinHandle<()>,
 }
 
@@ -158,7 +158,6 @@ impl World {
         Parts {
             work: self.store.clone(),
             ledger: self.store.clone(),
-            causes: self.store.clone(),
             operating: self.store.clone(),
             upstream: self.abacus.clone(),
             clock: self.clock.clone(),
@@ -187,10 +186,9 @@ impl World {
         };
         let id = SpanId::new(NOON, self.random.u64());
         let due_at = event.timestamp;
-        let span = Span::open(id, event);
+        let span = Span::open(id, event, due_at);
         let new = NewSpan {
             span,
-            due_at,
             now: self.clock.now(),
             arrival: Arrival::Alone,
         };
@@ -218,13 +216,9 @@ impl World {
         self.kept(instance).span.processing.complete
     }
 
-    /// The entries of the ledger, as they are kept.
-    pub(crate) fn stored(&self) -> Vec<StoredEntry> {
-        self.store.with(|table| table.entries().cloned().collect())
-    }
-
+    /// The entries of the ledger.
     pub(crate) fn entries(&self) -> Vec<Entry> {
-        self.stored().into_iter().map(|kept| kept.entry).collect()
+        self.store.with(|table| table.entries().cloned().collect())
     }
 
     pub(crate) fn entry(&self, guid: &str) -> Entry {
@@ -232,40 +226,36 @@ impl World {
         self.entries().into_iter().find(of).unwrap()
     }
 
-    /// Abacus has a usage as of now.
-    pub(crate) fn acceptance(&self) -> Acceptance {
-        Acceptance {
-            at: self.clock_now(),
-            status: Some(202),
-            location: None,
-        }
+    pub(crate) async fn causes(&self) -> Vec<CauseId> {
+        self.store.suspended_causes(100).await.unwrap()
     }
 
-    /// Has a usage sent again by this act, or noted, where it is known that Abacus has it. Says whether it was
-    /// marked for that.
-    pub(crate) async fn send_again(
+    /// What an operator does to a span.
+    pub(crate) async fn act(
         &self,
-        entry: &Entry,
-        act: u128,
-        acceptance: Option<Acceptance>,
-    ) -> bool {
-        let resend = Resend {
-            act: Uuid::from_u128(act),
-            from: entry.state,
-            at: self.clock_now(),
-            due_at: entry.planned_at,
-            acceptance,
-        };
-        let key = EntryKey::of(entry);
-        self.store.mark_resend(&key, &resend).await.unwrap()
+        instance: &str,
+        act: impl FnOnce(&Span, Timestamp) -> Change,
+    ) -> Changed {
+        let span = self.kept(instance).span;
+        let now = self.clock_now();
+        let change = act(&span, now);
+        let changed = self.store.change_by_operator(&span, &change, now).await;
+        changed.unwrap()
     }
 
-    pub(crate) fn causes(&self) -> Vec<KeptCause> {
-        self.store.with(|table| table.causes().cloned().collect())
+    pub(crate) async fn skip(&self, instance: &str) {
+        let skipped = self.act(instance, |span, now| span.to_skip(None, now).unwrap());
+        assert_eq!(skipped.await, Changed::Made);
     }
 
-    /// Entries, totals, how far spans are sampled, and what counts agree, entry by entry. Spans that
-    /// were removed are left out.
+    pub(crate) async fn resend(&self, instance: &str) {
+        let again = self.act(instance, |span, now| {
+            span.to_resend(None, None, now).unwrap()
+        });
+        assert_eq!(again.await, Changed::Made);
+    }
+
+    /// What counts, the entries, and what spans say is billed agree. Spans that were removed are left out.
     pub(crate) fn assert_ledger(&self) {
         let counted = self.abacus.counted.lock().unwrap().clone();
         let entries = self.entries();
@@ -281,18 +271,12 @@ impl World {
         }
         for kept in self.store.all() {
             let span = kept.span;
-            let totals = &span.processing.totals;
-            let planned = span.processing.planned.as_ref();
-            let planned = planned.map(|planned| &planned.usage_guid);
-            let of_span = entries.iter().filter(|entry| {
-                let is_noted = Some(&entry.usage_guid) != planned;
-                entry.span == span.id && is_noted && Some(entry.version) >= totals.first_version
-            });
-            let durations = of_span.map(|entry| entry.interval.duration());
-            let durations: Vec<i64> = durations.collect();
-            assert_eq!(durations.iter().sum::<i64>(), totals.billed, "{span:?}");
-            assert_eq!(durations.len() as u64, totals.usages, "{span:?}");
-            assert_eq!(span.difference(), 0, "{span:?}");
+            let recorded = entries
+                .iter()
+                .filter(|entry| entry.span == span.id && !span.plans(&entry.usage_guid));
+            let durations = recorded.map(|entry| entry.interval.duration());
+            let billed = span.proof(self.clock_now()).billed;
+            assert_eq!(durations.sum::<i64>(), billed, "{span:?}");
         }
     }
 
@@ -311,24 +295,8 @@ impl World {
     }
 
     pub(crate) async fn until_suspended(&self, instance: &str) {
-        let is_suspended = || self.kept(instance).span.processing.suspended.is_some();
+        let is_suspended = || self.kept(instance).span.suspension().is_some();
         self.until("it is suspended", is_suspended).await;
-    }
-
-    /// Waits until a usage that was given up is noted.
-    pub(crate) async fn until_skipped(&self, instance: &str) {
-        let is_skipped = || self.kept(instance).span.processing.totals.skipped != 0;
-        self.until("it is skipped", is_skipped).await;
-    }
-
-    /// Waits until nothing is to be sent again.
-    pub(crate) async fn until_settled(&self) {
-        let marked = || {
-            self.store
-                .with(|table| table.due_resends(Timestamp::MAX, 9))
-        };
-        self.until("nothing is marked", || marked().is_empty())
-            .await;
     }
 
     /// Lets virtual time pass.
@@ -359,7 +327,7 @@ pub(crate) async fn stop_in(store: &dyn Events, instance: &str, millis: i64) -> 
 pub(crate) fn run_with(parts: Parts, options: Options) -> Running {
     let stop = CancellationToken::new();
     let worker = Worker::new(parts, options, stop.clone());
-    let time = worker.time();
-    let task = tokio::spawn(async move { worker.run().await });
-    Running { stop, time, task }
+    let running = Arc::clone(&worker);
+    let task = tokio::spawn(async move { running.run().await });
+    Running { stop, worker, task }
 }

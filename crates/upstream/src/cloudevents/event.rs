@@ -110,7 +110,7 @@ fn quantity(measure: &Measure) -> (&str, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sampler_domain::{Id, Measures, Planned, Quantity, Span, SpanId, StartEvent, Timestamp};
+    use sampler_domain::{Delivery, Id, Measures, Quantity, Span, SpanId, StartEvent, Timestamp};
     use serde_json::json;
 
     fn usage(measures: &[(&str, Value)], start: i64, end: i64) -> Usage {
@@ -125,14 +125,17 @@ mod tests {
             target: Target::from_store(["o\"1", "s", "c", "postgres", "large", "i"]),
             measures: Measures::new(measures.collect()).unwrap(),
         };
-        let span = Span::open(SpanId::new(at(0), 0), event);
+        let span = Span::open(SpanId::new(at(0), 0), event, at(0));
         let interval = Interval {
             start: at(start),
             end: at(end),
         };
-        let mut planned = Planned::new(&span, interval, at(end));
-        planned.usage_guid = "u-1".to_owned();
-        Usage::new(&span, &planned)
+        let delivery = Delivery {
+            interval,
+            usage_guid: "u-1".to_owned(),
+            is_again: false,
+        };
+        Usage::new(&span, &delivery)
     }
 
     fn text(measures: &[(&str, Value)], start: i64, end: i64) -> String {

@@ -17,12 +17,12 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use sampler_domain::{
-    Contract, Id, Interval, Measures, Planned, Span, SpanId, StartEvent, Target, Timestamp, Usage,
+    Contract, Delivery, Id, Interval, Measures, Span, SpanId, StartEvent, Target, Timestamp, Usage,
 };
 use sampler_service::oauth::{CaBundle, HttpOptions};
 use sampler_upstream::{
-    Answer, AnswerDate, ClientOptions, CloudEvents, EventAttributes, FindUrl, HttpCollector,
-    LookupResult, Mapped, Mapping, Provisioning, Sought, Upstream,
+    Answer, ClientOptions, CloudEvents, EventAttributes, FindUrl, HttpCollector, LookupResult,
+    Mapped, Mapping, Provisioning, Sought, Upstream,
 };
 use tokio::net::TcpListener;
 
@@ -40,9 +40,14 @@ fn usage() -> Usage {
         target,
         measures: Measures::default(),
     };
-    let span = Span::open(SpanId::new(NOW, 1), event);
+    let span = Span::open(SpanId::new(NOW, 1), event, NOW);
     let (start, end) = (NOW, NOW.plus(3_600_000));
-    Usage::new(&span, &Planned::new(&span, Interval { start, end }, NOW))
+    let delivery = Delivery {
+        interval: Interval { start, end },
+        usage_guid: "guid".to_owned(),
+        is_again: false,
+    };
+    Usage::new(&span, &delivery)
 }
 
 fn options(address: SocketAddr) -> ClientOptions {
@@ -135,20 +140,6 @@ async fn usages_are_posted_as_json_over_connections_that_are_kept() {
     assert_eq!(ports.lock().unwrap().len(), 1, "one connection for all");
 }
 
-/// A connection that is kept would ask the same gateway for ever.
-#[tokio::test]
-async fn each_probe_has_a_connection_of_its_own() {
-    let (collector, ports) = noting_ports(|(_, _, headers), _| {
-        assert!(!headers.contains_key("authorization"));
-        StatusCode::NOT_FOUND
-    })
-    .await;
-    for _ in 0..5 {
-        assert!(matches!(collector.ask_time().await, Ok(AnswerDate::At(_))));
-    }
-    assert_eq!(ports.lock().unwrap().len(), 5);
-}
-
 #[tokio::test]
 async fn an_answer_is_read_with_its_headers_and_the_start_of_its_body() {
     let answers = Arc::new(AtomicUsize::new(0));
@@ -194,8 +185,7 @@ async fn no_redirect_is_followed_and_a_page_is_not_a_collector() {
     let collector = collector(router).await;
     let error = tried_again(collector.post(&usage(), NOW).await.answer);
     assert!(error.contains("COLLECTOR_URL"), "{error}");
-    assert!(matches!(collector.ask_time().await, Ok(AnswerDate::At(_))));
-    assert_eq!(asked.load(Ordering::Relaxed), 0, "neither is followed");
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "it is not followed");
 }
 
 #[tokio::test]
@@ -211,11 +201,19 @@ async fn every_answer_tells_the_time_and_dates_in_it_are_held_against_that() {
     });
     let collector = collector(router).await;
     let posted = collector.post(&usage(), NOW).await;
-    let ten_to = AnswerDate::At(NOW.plus(-600_000));
-    assert_eq!(posted.dated, ten_to);
+    assert_eq!(posted.date, Some(NOW.plus(-600_000)));
     let after = Duration::from_secs(20);
     assert_eq!(posted.answer, Answer::Wait { after });
-    assert_eq!(collector.ask_time().await, Ok(ten_to));
+}
+
+#[tokio::test]
+async fn an_answer_from_a_cache_tells_no_time() {
+    let router = Router::new().fallback(|| async {
+        let headers = [("date", "Tue, 10 Mar 2026 11:50:00 GMT"), ("age", "600")];
+        (StatusCode::ACCEPTED, headers)
+    });
+    let collector = collector(router).await;
+    assert_eq!(collector.post(&usage(), NOW).await.date, None);
 }
 
 /// Fault 2 of the original: there was no time limit on posts.
@@ -225,8 +223,7 @@ async fn fault_2_an_abacus_that_hangs_is_left_after_the_time_limit() {
     let collector = collector(router).await;
     let began = Instant::now();
     let posted = collector.post(&usage(), NOW).await;
-    assert_eq!(posted.dated, AnswerDate::NoAnswer);
-    assert!(collector.ask_time().await.is_err());
+    assert_eq!(posted.date, None);
     tried_again(posted.answer);
     assert!(began.elapsed() < Duration::from_secs(10));
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sampler_settings::worker::{CleanupSettings, DeliverySettings, ProcessingSettings};
-use sampler_store::Causes;
+use sampler_store::{Operating, Resumption};
 use sampler_worker::Options;
 
 use super::{refuse, suspend_many};
@@ -13,25 +13,16 @@ use crate::world::{HOUR, MINUTE, World, options, run_with};
 #[tokio::test(start_paused = true)]
 async fn spans_that_go_on_have_their_turn_behind_what_waits_longer() {
     let world = World::new();
-    suspend_many(&world, 50, true);
+    suspend_many(&world, 50);
     for number in 0..50 {
         world.start(&format!("waits {number}"), -20 * HOUR).await;
     }
     *world.abacus.latency.lock().unwrap() = Duration::from_secs(1);
-    let id = world
-        .kept("many 0")
-        .span
-        .processing
-        .suspended
-        .unwrap()
-        .cause;
-    assert!(
-        world
-            .store
-            .begin_resuming(id, world.clock_now())
-            .await
-            .unwrap()
-    );
+    let cause = world.causes().await[0];
+    let now = world.clock_now();
+    let terms = Resumption { now, refusals: 2 };
+    let resumed = world.store.resume_batch(cause, now, terms, 1_000);
+    assert_eq!(resumed.await.unwrap(), 50);
     let worker = world.run("w");
     let waiting = || (0..50).all(|number| world.abacus.sum(&format!("waits {number}")) >= HOUR);
     world.until("all that wait had a turn", waiting).await;
@@ -44,7 +35,7 @@ async fn spans_that_go_on_have_their_turn_behind_what_waits_longer() {
 async fn a_hundred_thousand_suspended_spans_cost_one_probe_and_resume_within_a_minute() {
     const SPANS: i64 = 100_000;
     let world = World::new();
-    suspend_many(&world, SPANS, true);
+    suspend_many(&world, SPANS);
     let over = refuse(&world, "many");
     let worker = run_with(world.parts(), large("w"));
     // The first probe is due at once; a search finds it at once, or after its interval.
@@ -54,10 +45,9 @@ async fn a_hundred_thousand_suspended_spans_cost_one_probe_and_resume_within_a_m
     let posts = world.abacus.post_count() - before;
     assert_eq!(posts, 6, "one for each ten minutes");
     over.store(true, Ordering::Relaxed);
-    let id = world.causes()[0].id;
-    let is_resuming = || world.causes()[0].resuming.is_some();
-    world.until("the first success", is_resuming).await;
-    let is_resumed = || world.store.with(|table| table.count_suspended(id)) == 0;
+    let counted = || world.abacus.counted.lock().unwrap().len();
+    world.until("the first success", || counted() > 0).await;
+    let is_resumed = || super::suspended(&world) == 0;
     let began = world.clock_now();
     world.until("all go on", is_resumed).await;
     let took = world.clock_now().since(began);
