@@ -1,12 +1,16 @@
 //! Counts the backlog, and publishes it and this worker's rate for all instances.
 
 use sampler_settings::millis;
-use sampler_steering::{MonthClose, count_backlog, count_pause};
+use sampler_steering::MonthClose;
 use sampler_store::{BacklogQuery, StoreError};
 use tokio::time::Instant;
 use tracing::warn;
 
 use crate::{Worker, error_chain};
+
+/// The longer a count takes, the longer it is until the next, so that counting takes a twentieth of one
+/// processor of the database at the most.
+const COUNT_SHARE: u32 = 20;
 
 impl Worker {
     /// Counts the backlog again and again. Only the owner of partition 0 does it.
@@ -23,7 +27,7 @@ impl Worker {
                     "the backlog could not be counted"
                 );
             }
-            let pause = count_pause(began.elapsed());
+            let pause = began.elapsed().saturating_mul(COUNT_SHARE);
             self.sleep(pause.max(self.periods.backlog)).await;
         }
     }
@@ -41,8 +45,11 @@ impl Worker {
             now,
             closing: self.month().closing(now),
         };
-        count_backlog(&*self.parts.operating, &query).await?;
-        Ok(())
+        let operating = &self.parts.operating;
+        let began = Instant::now();
+        let mut backlog = operating.count_backlog(&query).await?;
+        backlog.cost = millis(began.elapsed());
+        operating.publish_backlog(&backlog).await
     }
 
     /// Reports the rate of this worker. If that fails, the next heartbeat reports it.

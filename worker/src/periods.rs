@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sampler_steering::{COUNT_INTERVAL, EVENT_AGE_LIFETIME, FOLLOW_INTERVAL};
+use sampler_steering::{EVENT_AGE_LIFETIME, FOLLOW_INTERVAL};
 
 /// How often a worker polls for each kind of news. A simulation of months polls less often.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl Default for Periods {
             confirmations: Duration::from_secs(5),
             steering: FOLLOW_INTERVAL,
             controller: Duration::from_secs(5),
-            backlog: COUNT_INTERVAL,
+            backlog: Duration::from_secs(2),
             event_margin: Duration::from_hours(1),
             notice: 2 * EVENT_AGE_LIFETIME,
             paused: Duration::from_millis(250),

@@ -61,11 +61,7 @@ impl DatabaseClock {
         Ok(())
     }
 
-    pub fn is_known(&self) -> bool {
-        self.reading().is_some()
-    }
-
-    /// Whether it is known, and the machine has not slept since the last answer.
+    /// Whether the database has told its time, and the machine has not slept since.
     pub fn is_sure(&self) -> bool {
         self.reading().is_some_and(|last| {
             let by_own = self.own.now().since(last.own);
@@ -136,13 +132,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_clock_of_the_machine_counts_for_nothing_once_the_database_has_answered() {
         let (own, clock) = clocks(3_600_000);
-        assert!(!clock.is_known() && !clock.is_sure());
+        assert!(!clock.is_sure());
         assert_eq!(clock.now(), NOON.plus(3_600_000));
         clock.note(Instant::now(), NOON);
         pass(1_000).await;
         own.ahead.store(-86_400_000, Ordering::Relaxed);
         assert_eq!(clock.now(), NOON.plus(1_000));
-        assert!(clock.is_known() && !clock.is_sure(), "it may have slept");
+        assert!(!clock.is_sure(), "it may have slept");
         clock.note(Instant::now(), NOON.plus(1_000));
         assert!(clock.is_sure());
     }

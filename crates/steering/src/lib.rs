@@ -15,7 +15,7 @@ use std::time::Duration;
 use sampler_domain::{ClosingMonth, Control, Id, Percent, Timestamp};
 use sampler_service::telemetry::error_chain;
 use sampler_store::{
-    Backlog, BacklogQuery, ControllerState, KeptControl, Limiter, Operating, Published, StoreError,
+    Backlog, ControllerState, KeptControl, Limiter, Operating, Published, StoreError,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -37,27 +37,6 @@ pub const EVENT_AGE_LIFETIME: Duration = Duration::from_mins(5);
 /// How long a rate that the controller has set holds without a further step, ms. After that no
 /// worker makes steps, and the rate no longer reflects the backlog.
 const CONTROLLER_LIFETIME: i64 = 300_000;
-
-/// The shortest time between two counts of the backlog. The longer one takes, the longer it is until
-/// the next, so that counting takes a twentieth of one processor of the database at the most.
-pub const COUNT_INTERVAL: Duration = Duration::from_secs(2);
-const COUNT_SHARE: u32 = 20;
-
-pub fn count_pause(cost: Duration) -> Duration {
-    COUNT_INTERVAL.max(cost.saturating_mul(COUNT_SHARE))
-}
-
-/// Counts the backlog, and publishes the count for all instances.
-pub async fn count_backlog(
-    store: &dyn Operating,
-    query: &BacklogQuery,
-) -> Result<Backlog, StoreError> {
-    let began = Instant::now();
-    let mut backlog = store.count_backlog(query).await?;
-    backlog.cost = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
-    store.publish_backlog(&backlog).await?;
-    Ok(backlog)
-}
 
 /// Follows the documents that all instances read.
 pub struct Steering {

@@ -32,8 +32,8 @@ async fn spans_that_go_on_have_their_turn_behind_what_waits_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_thousand_suspended_spans_cost_one_probe_and_resume_within_a_minute() {
-    const SPANS: i64 = 100_000;
+async fn ten_thousand_suspended_spans_cost_one_probe_and_resume_within_a_minute() {
+    const SPANS: i64 = 10_000;
     let world = World::new();
     suspend_many(&world, SPANS);
     let over = refuse(&world, "many");
