@@ -52,7 +52,7 @@ pub struct LedgerSum {
 }
 
 /// A usage that was accepted, and may not count: its upstream is asked until it does.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     /// The `dedup_id` of the usage.
     pub usage_guid: String,
@@ -71,7 +71,7 @@ pub struct Watch {
     pub is_resent: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     pub since: Timestamp,
     pub error: String,

@@ -1,4 +1,4 @@
-//! What tests of stores, the model and the simulation share: the contract that every store must
+//! What tests of stores and programs and the simulation share: the contract that every store must
 //! pass, and a store in memory that passes it.
 
 #![allow(
@@ -12,7 +12,4 @@ pub mod contract;
 pub mod faulty;
 pub mod memory;
 pub mod random;
-mod shared;
 pub mod support;
-
-pub use shared::{Shared, hash_of};

@@ -1,5 +1,5 @@
 //! The rules of the store, as plain functions on a plain value. The store in memory puts a lock around
-//! it; the model of the protocol makes it a part of each of its states.
+//! it.
 
 mod backlog;
 mod causes;
@@ -18,11 +18,10 @@ use sampler_store::{
 };
 use uuid::Uuid;
 
-use crate::shared::Shared;
 pub use ledger::StoredEntry;
 
 /// A span with what only the store knows of it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSpan {
     pub span: Span,
     /// The `correlation_id` that its stop brought; nil while it is open. No two spans of a target
@@ -35,11 +34,11 @@ type DueKey = (Timestamp, SpanId);
 
 /// All that is kept of spans. Most functions are one method of an interface, and as atomic as
 /// that. Others are parts of one, or are for tests.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    spans: BTreeMap<SpanId, Shared<StoredSpan>>,
+    spans: BTreeMap<SpanId, StoredSpan>,
     /// By the ids of the usages.
-    entries: BTreeMap<String, Shared<StoredEntry>>,
+    entries: BTreeMap<String, StoredEntry>,
     /// By the ids of the usages.
     watches: BTreeMap<String, Watch>,
 }
@@ -47,7 +46,7 @@ pub struct Table {
 impl Table {
     /// All spans that are kept, in the order of the ids.
     pub fn all(&self) -> impl Iterator<Item = &StoredSpan> {
-        self.spans.values().map(|kept| &**kept)
+        self.spans.values()
     }
 
     /// Puts a span in as it is, as the takeover of an original's collection does.
@@ -57,7 +56,7 @@ impl Table {
             span,
             correlation_id,
         };
-        self.spans.insert(kept.span.id.clone(), Shared::new(kept));
+        self.spans.insert(kept.span.id.clone(), kept);
     }
 
     /// Opens a span.
@@ -228,13 +227,6 @@ impl Table {
         };
         kept.span.processing = change.after.processing.clone();
         Changed::Made
-    }
-
-    /// Sets when a span is due, whatever becomes of it otherwise, which no store does.
-    pub fn set_due_at(&mut self, id: &SpanId, due_at: Timestamp) {
-        if let Some(kept) = self.spans.get_mut(id) {
-            kept.span.processing.due_at = due_at;
-        }
     }
 
     /// Up to `limit` complete spans that end before `cutoff`.

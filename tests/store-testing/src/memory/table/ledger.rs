@@ -9,10 +9,9 @@ use sampler_store::{
 use serde_json::Number;
 
 use super::Table;
-use crate::shared::Shared;
 
 /// An entry of the ledger with what only the store knows of it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEntry {
     pub entry: Entry,
     pub expires_at: Timestamp,
@@ -31,9 +30,9 @@ impl Table {
             self.watch(entry, due_at);
         }
         let kept = self.entries.entry(entry.usage_guid.clone());
-        kept.or_insert_with(|| {
-            let entry = entry.clone();
-            Shared::new(StoredEntry { entry, expires_at })
+        kept.or_insert_with(|| StoredEntry {
+            entry: entry.clone(),
+            expires_at,
         });
     }
 
@@ -137,7 +136,7 @@ impl Table {
         let expired = self
             .entries
             .extract_if(.., |_, kept| kept.expires_at <= now);
-        expired.map(|(_, kept)| kept.entry.clone()).collect()
+        expired.map(|(_, kept)| kept.entry).collect()
     }
 
     /// Removes an entry, which no store does.
