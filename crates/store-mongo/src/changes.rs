@@ -4,23 +4,21 @@
 //! There is one lock, `processing.version`: a change is made if the span still has the version that was read,
 //! and writes the members of `processing` that it alters.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bson::raw::{RawDocumentBuf, cstr};
-use bson::{Bson, doc, rawdoc};
-use sampler_domain::{Change, Changed, Key, Span, SpanId, Timestamp};
+use bson::raw::{RawArrayBuf, RawDocumentBuf, cstr};
+use bson::rawdoc;
+use sampler_domain::{Change, Changed, Key, Span, Timestamp};
 use sampler_store::StoreError;
-use sampler_store::group::{CommandResult, GroupWriter, Resolution};
+use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
 use tokio::time::Instant;
 
 use crate::MongoStore;
 use crate::call::{BY_ID, CallError, Link};
-use crate::document::{id_to_bson, key_as_binary, raw_id};
+use crate::document::{key_as_binary, raw_id};
 use crate::processing::altered;
-use crate::raw::{decoded, span_in};
-use crate::resolve::without_measures;
+use crate::raw::decoded;
 
 /// Sends changes.
 #[derive(Debug)]
@@ -28,26 +26,14 @@ pub(crate) struct ChangeWriter {
     pub(crate) link: Link,
 }
 
-/// A change of a span, and the statement that makes it.
-#[derive(Debug)]
-pub(crate) struct ChangeWrite {
-    /// The version that was read.
-    version: i64,
-    after: Span,
-    statement: RawDocumentBuf,
-}
-
-impl ChangeWrite {
-    fn new(read: &Span, change: &Change, now: Timestamp) -> Self {
-        let statement = rawdoc! {
-            "q": condition(read), "u": update(read, &change.after, now), "hint": BY_ID,
-        };
-        Self {
-            version: read.processing.version,
-            after: change.after.clone(),
-            statement,
-        }
-    }
+/// The statement that makes a change. Of statements that find no document the server says only how many there
+/// are. So this one would insert a document then, whose `_id` is not that of the condition: what finds nothing
+/// fails, and each change has an answer of its own.
+fn statement(read: &Span, change: &Change, now: Timestamp) -> RawDocumentBuf {
+    let mut update = update(read, &change.after, now);
+    let other = RawArrayBuf::new();
+    update.append(cstr!("$setOnInsert"), rawdoc! { "_id": other });
+    rawdoc! { "q": condition(read), "u": update, "upsert": true, "hint": BY_ID }
 }
 
 /// The span as it was read. Its key names the shard that has it.
@@ -86,8 +72,8 @@ pub(crate) async fn change(
     change: &Change,
     now: Timestamp,
 ) -> Result<Changed, StoreError> {
-    let change = ChangeWrite::new(read, change, now);
-    store.changes.submit(Arc::new(change)).await
+    let statement = statement(read, change, now);
+    store.changes.submit(Arc::new(statement)).await
 }
 
 /// Makes a change in a command of its own, whose answer the driver asks for again where it is lost.
@@ -111,45 +97,34 @@ pub(crate) async fn change_by_operator(
 
 #[async_trait]
 impl GroupWriter for ChangeWriter {
-    type Write = ChangeWrite;
+    type Write = RawDocumentBuf;
     type Answer = Changed;
     type Failure = CallError;
 
-    fn size(write: &ChangeWrite) -> usize {
-        write.statement.as_bytes().len()
+    fn size(write: &RawDocumentBuf) -> usize {
+        write.as_bytes().len()
     }
 
-    async fn send(&self, batch: &[Arc<ChangeWrite>], send_by: Instant) -> CommandResult<Self> {
-        let statements = batch.iter().map(|change| &change.statement);
+    async fn send(&self, batch: &[Arc<RawDocumentBuf>], send_by: Instant) -> CommandResult<Self> {
+        let statements = batch.iter().map(|statement| &**statement);
         let updated = self.link.update(statements, send_by).await?;
-        Ok(updated.write_results(batch.len(), |_| Changed::Made))
+        let made = batch.iter().map(|_| WriteResult::Settled(Changed::Made));
+        let mut results: Vec<_> = made.collect();
+        for (index, failure) in updated.failed {
+            results[index] = if failure.is_other_id() {
+                WriteResult::Settled(Changed::Rejected)
+            } else {
+                WriteResult::Refused(failure)
+            };
+        }
+        Ok(results)
     }
 
-    /// Some of the changes were rejected, and the server does not say which. A span that is as the change makes
-    /// it has been changed. A worker whose change is taken for rejected reads the span and decides again, so
-    /// nothing is lost where another change has followed already.
+    /// Each change has its answer from the server.
     async fn resolve(
         &self,
-        batch: &[Arc<ChangeWrite>],
+        batch: &[Arc<RawDocumentBuf>],
     ) -> Result<Vec<Resolution<Changed>>, CallError> {
-        let ids: Vec<Bson> = batch.iter().map(|it| id_to_bson(&it.after.id)).collect();
-        let mut options = self.link.find_options(ids.len(), doc! {}, BY_ID);
-        options.projection = Some(without_measures());
-        let found = self.link.find(doc! { "_id": { "$in": ids } }, options);
-        let spans = found
-            .await?
-            .into_iter()
-            .filter_map(|raw| span_in(&raw).ok());
-        let spans: HashMap<SpanId, Span> = spans.map(|span| (span.id.clone(), span)).collect();
-        let resolutions = batch.iter().map(|change| {
-            let now = spans.get(&change.after.id).map(|span| &span.processing);
-            match now {
-                Some(now) if *now == change.after.processing => Some(Ok(Changed::Made)),
-                // It can still be made.
-                Some(now) if now.version == change.version => None,
-                _ => Some(Ok(Changed::Rejected)),
-            }
-        });
-        Ok(resolutions.collect())
+        Ok(batch.iter().map(|_| None).collect())
     }
 }

@@ -8,6 +8,9 @@ pub(crate) const BAD_VALUE: i32 = 2;
 
 pub(crate) const INDEX_NOT_FOUND: i32 = 27;
 
+/// A document would get another `_id` than its condition says.
+pub(crate) const IMMUTABLE_FIELD: i32 = 66;
+
 /// Whether the code is temporary and not about the command: the same command may succeed
 /// when it is sent again.
 pub(crate) fn is_of_the_moment(code: i32) -> bool {

@@ -7,7 +7,9 @@ use sampler_store::StoreError;
 use sampler_store::group::{CommandFailure, WriteOutcome, store_error};
 
 use super::CallError;
-use crate::codes::{BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, is_beyond_limits, is_of_the_moment};
+use crate::codes::{
+    BAD_VALUE, DUPLICATE_KEY, IMMUTABLE_FIELD, INDEX_NOT_FOUND, is_beyond_limits, is_of_the_moment,
+};
 
 impl CallError {
     pub(crate) fn is_no_index(&self) -> bool {
@@ -17,6 +19,11 @@ impl CallError {
     /// Whether a search named an index that is not there.
     pub(crate) fn is_no_hint(&self) -> bool {
         self.is_refusal(BAD_VALUE)
+    }
+
+    /// Whether a statement would have inserted a document whose `_id` is not that of its condition.
+    pub(crate) fn is_other_id(&self) -> bool {
+        matches!(self, Self::Write { code, .. } if *code == IMMUTABLE_FIELD)
     }
 
     /// Whether a search took more time or memory than it may.

@@ -3,25 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod audit;
-mod cause_list;
-mod confirmations;
 mod contract;
-mod explain;
-mod faults;
 mod lanes;
-mod late;
-mod ledger;
-mod lists;
 mod measures;
 mod migration;
-mod original;
 mod outage;
 mod primary;
 mod profile;
 mod proxy;
-mod queries;
-mod sum_limits;
-mod sums;
 mod support;
-mod suspension;
-mod unreadable;

@@ -36,7 +36,6 @@ async fn measures_are_compared_however_much_larger_the_kept_ones_are() {
         let started = store.start(new(instance, kept)).await;
         assert_eq!(started.unwrap(), StartOutcome::Opened);
     }
-    // As an original may have kept them.
     for (number, kept) in [Bson::Double(1.0), Bson::Int32(1)].into_iter().enumerate() {
         let quantity = vec![kept; 1_000];
         let set = doc! { "$set": { "measured_usage.0.quantity": quantity, "measured_usage.0.note": "kept" } };

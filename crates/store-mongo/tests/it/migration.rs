@@ -14,6 +14,7 @@ use crate::support::{index_names, options};
 
 pub(crate) const NAMES: [&str; 13] = [
     "_id_",
+    "list_excluded",
     "list_instance",
     "list_organization",
     "list_resource",
@@ -21,7 +22,6 @@ pub(crate) const NAMES: [&str; 13] = [
     "search_complete",
     "search_due",
     "search_failed",
-    "search_refused",
     "search_suspended",
     "unique_span",
     "unique_start",

@@ -51,6 +51,6 @@ async fn only_the_primary_is_asked_whatever_the_connection_string_says() {
             "{answer:?}"
         );
     }
-    let workers = store.heartbeat("worker").await.unwrap();
-    assert_eq!(workers, ["worker"], "a heartbeat knows of itself");
+    let alive = store.heartbeat("worker").await.unwrap();
+    assert_eq!(alive.workers, ["worker"], "a heartbeat knows of itself");
 }
