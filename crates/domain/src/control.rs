@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Id, Percent};
 
 /// The control that an operator has set. By default it limits nothing.
@@ -23,14 +25,14 @@ pub struct StartRates {
     pub resources: BTreeMap<String, Percent>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplingControl {
     /// Workers plan and post nothing new.
     pub paused: bool,
 }
 
 /// The parameters of the controller, which keeps the time that the backlog needs near a target.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControllerSettings {
     pub enabled: bool,
     /// How long the backlog may need at the present rate, s.

@@ -11,6 +11,8 @@
 //! minute, so many starts wait when the rate rises, and the intervals of admitted starts are
 //! due only later. A rate that rose at once would swing between the limits.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{ControllerSettings, Percent};
 
 /// How much of its speed the backlog is taken to keep for each minute in which less was seen.
@@ -44,7 +46,7 @@ pub struct Load {
 }
 
 /// The state of the controller between two steps.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ControllerMemory {
     /// The sum of all errors, each times its seconds.
     pub integral: f64,
@@ -57,7 +59,7 @@ pub struct ControllerMemory {
 }
 
 /// The terms of a step, each as a share of all starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ControllerTerms {
     /// How long the backlog needs, s.
     pub needed_seconds: f64,

@@ -4,12 +4,15 @@
 //! time is cut as it was cut forwards. Otherwise a window would count less than nothing, although the sum is
 //! right.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Granularity, Interval, Policy, Span, Timestamp};
 
 /// A span is cut by this granularity from a time on, until the next cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cut {
     pub from: Timestamp,
+    #[serde(rename = "dimension")]
     pub granularity: Granularity,
 }
 

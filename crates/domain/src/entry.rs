@@ -1,13 +1,17 @@
 //! An entry of the ledger: one usage that the upstream has accepted.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Delivery, Granularity, Interval, Measures, Policy, Span, SpanId, Target, Timestamp};
 
 /// The upstream's answer that it has a usage.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Acceptance {
     pub at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The `Location` that Abacus gave the usage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
 }
 

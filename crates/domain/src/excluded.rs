@@ -4,6 +4,10 @@
 //! Both lists hold time as it was sampled: forwards, or backwards where a correction was skipped. So a span
 //! has billed `sampled_to - start - Σ excluded - Σ again`, by construction.
 
+use std::ops::Not;
+
+use serde::{Deserialize, Serialize};
+
 use crate::{Acceptance, Interval, RunId, Span, Timestamp, usage_guid};
 
 /// How many ranges an operator's skip may leave on a span. A fault upstream is one range, however long it
@@ -12,37 +16,47 @@ pub const EXCLUDED_MAX: usize = 500;
 
 /// A range of sampled time that does not count upstream. It is one interval, or several that follow each
 /// other in one direction.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Excluded {
     /// Backwards where a correction was skipped.
+    #[serde(flatten)]
     pub interval: Interval,
     /// A late stop has trimmed the range: its way back ends here, and nothing was posted for that. Only a range
     /// that leads forwards is trimmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back_to: Option<Timestamp>,
     /// A post of it may have been carried out, or may be under way: it may count all the same.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub unanswered: bool,
     /// The id of its usage where another program has chosen it. Then the range is one interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage_guid: Option<String>,
     /// Why the upstream has refused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// A range that is sent again. The first of the list is delivered interval by interval, before anything else
 /// of the span.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Again {
+    #[serde(flatten)]
     pub range: Excluded,
     /// When it was moved here.
     pub at: Timestamp,
     /// The run that may post it. Once a run is named, the range is one interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<RunId>,
     /// Deliveries that failed since it is here.
     pub attempts: u32,
     /// The latest end of the posts that followed a lookup; none without a lookup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub posts_end_by: Option<Timestamp>,
     /// The upstream's acceptance of the usage in hand, before the usage has its entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Acceptance>,
     /// The usage of the interval is recorded; what is left is the way back of a range that was trimmed.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub is_way_back: bool,
 }
 

@@ -1,6 +1,7 @@
 //! One continuous usage of one target, and how far it has been sampled (section 6 of the paper).
 
 use std::fmt;
+use std::ops::Not;
 
 use crate::{
     Again, CauseId, ClientId, Cut, EventId, Excluded, Interval, Measures, RunId, StartEvent,
@@ -99,23 +100,27 @@ pub struct Processing {
 }
 
 /// An interval with the id of its usage, both fixed by the plan.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Planned {
+    #[serde(flatten)]
     pub interval: Interval,
     /// The `dedup_id` by which the upstream recognises a repeat.
     pub usage_guid: String,
     pub planned_at: Timestamp,
     /// The run that may post its usage; none once a failure has suspended the span.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<RunId>,
     /// A post of its usage had no answer, or another run was named before: the usage may count upstream,
     /// whatever was answered since.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub unanswered: bool,
     /// The latest end of the posts that followed a lookup; none without a lookup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub posts_end_by: Option<Timestamp>,
 }
 
 /// What is kept of the failures of a planned interval.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FailureState {
     /// Deliveries (posts or lookups) that failed.
     pub attempts: u32,
@@ -125,9 +130,11 @@ pub struct FailureState {
     /// When it failed the last time.
     pub at: Timestamp,
     /// The status of the upstream's last answer, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The name that the upstream gives the error, or else words for the operator.
     pub error: String,
+    #[serde(flatten)]
     pub suspension: Option<Suspension>,
 }
 

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::target::push_text;
@@ -32,12 +33,13 @@ pub struct Cause {
 }
 
 /// The id of a cause. It follows from the cause, so all workers derive the same.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CauseId(Uuid);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Suspension {
     pub cause: CauseId,
+    #[serde(rename = "suspended_at")]
     pub since: Timestamp,
 }
 

@@ -5,12 +5,10 @@
 //! task of their own, to their end ([`Link::run`]; [`sampler_store::group`] for calls that share a command),
 //! and what is dropped is only the waiting for it.
 
-use std::future::{Future, IntoFuture};
-use std::pin::pin;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::oid::ObjectId;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use mongodb::error::Error;
@@ -35,11 +33,6 @@ const BATCH_SIZE: u32 = 1_024;
 /// multiple of that once it is parsed. A page of spans of the usual size is much smaller.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// How often the server is asked for its journal while a read waits, and how long it is left alone
-/// before that each time.
-const FLUSHES: usize = 3;
-const BEFORE_FLUSH: Duration = Duration::from_millis(1);
-
 /// Bytes of a command beside the list of what is written, and of its own for each item there.
 const COMMAND_BYTES: usize = 512;
 const ITEM_BYTES: usize = 8;
@@ -59,10 +52,6 @@ pub(crate) struct Link {
     pub(crate) collection: Collection<Document>,
     /// Reads that, after they read, make sure that we still are on the primary.
     pub(crate) linearizable: Collection<Document>,
-    /// For writes whose only purpose is that the server flushes its journal.
-    pub(crate) flushes: Collection<Document>,
-    /// This program's document in `flushes`.
-    pub(crate) flush_id: ObjectId,
     /// The longest time that the server may take for one operation.
     pub(crate) time_limit: Duration,
     /// The unreadable documents that were recently logged.
@@ -278,37 +267,7 @@ impl Link {
         let found = self.linearizable.find(filter).hint(hint(index));
         let found = found.batch_size(BATCH_SIZE).max_time(self.time_limit);
         let found = found.projection(projection);
-        let found = self.while_flushing(found.into_future()).await;
-        Ok(all(found?).await?)
-    }
-
-    /// Waits for a linearizable read. The server ends one with a write to its log, and waits until a
-    /// majority has that in its journals: on an idle set, up to 100 ms. A write of our own that asks
-    /// for the journal makes that come at once. The read stays what it is, whether or not the write
-    /// comes in time or succeeds.
-    async fn while_flushing<T>(&self, read: impl Future<Output = T>) -> T {
-        let mut read = pin!(read);
-        for _ in 0..FLUSHES {
-            tokio::select! {
-                biased;
-                answer = &mut read => return answer,
-                () = self.flush_journal() => {}
-            }
-        }
-        read.await
-    }
-
-    /// Has the server write its journal. That this was tried is enough.
-    async fn flush_journal(&self) {
-        // By then the read has written to the log; under load it has its answer.
-        tokio::time::sleep(BEFORE_FLUSH).await;
-        let (flushes, id) = (self.flushes.clone(), self.flush_id);
-        let update = vec![doc! { "$set": { "seen_at": "$$NOW" } }];
-        let write = async move {
-            let flush = flushes.update_one(doc! { "_id": id }, update).upsert(true);
-            flush.await
-        };
-        drop(tokio::spawn(write).await);
+        Ok(all(found.await?).await?)
     }
 
     /// Inserts documents with one command, each independent of the others.

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use sampler_domain::{Cause, CauseId, Timestamp};
+use sampler_domain::{Cause, CauseId, FailureState, Timestamp};
 use sampler_store::{CauseQuery, Resumption, StoreError, SuspendedCause};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -14,8 +14,7 @@ use tracing::error;
 use uuid::Uuid;
 
 use crate::call::{BY_ID, CallError};
-use crate::document::{StoredId, cause_to_bson, moment, uuid_as_cause};
-use crate::processing::FailureDocument;
+use crate::document::{StoredId, cause_to_bson, moment};
 use crate::raw::{self, name_of, written};
 use crate::{MongoStore, index};
 
@@ -43,7 +42,7 @@ struct RefusedTarget {
 
 #[derive(Deserialize)]
 struct RefusedProcessing {
-    failure: FailureDocument,
+    failure: FailureState,
 }
 
 /// The cause in a document, whatever else that holds.
@@ -59,19 +58,19 @@ struct CausedProcessing {
 
 #[derive(Deserialize)]
 struct CausedFailure {
-    cause: bson::Uuid,
+    cause: CauseId,
 }
 
 impl Caused {
     fn id(self) -> CauseId {
-        uuid_as_cause(self.processing.failure.cause)
+        self.processing.failure.cause
     }
 }
 
 impl Suspended {
     /// The cause that it is suspended for, without a number.
     fn into_cause(self) -> Option<SuspendedCause> {
-        let failure = self.processing.failure.into_failure();
+        let failure = self.processing.failure;
         let suspension = failure.suspension?;
         Some(SuspendedCause {
             id: suspension.cause,

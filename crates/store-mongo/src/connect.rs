@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::oid::ObjectId;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::{
     Acknowledgment, ClientOptions, CollectionOptions, ConnectionString, ReadConcern,
@@ -89,20 +88,9 @@ pub(crate) fn link(options: &MongoOptions, database: &Database) -> Link {
     let linearizable = CollectionOptions::builder()
         .read_concern(ReadConcern::linearizable())
         .build();
-    // Writes are answered once one server has them in its journal. They need not wait for a majority.
-    let journalled = WriteConcern::builder()
-        .w(Acknowledgment::Nodes(1))
-        .journal(true)
-        .build();
-    let journalled = CollectionOptions::builder()
-        .write_concern(journalled)
-        .build();
-    let flushes = format!("{}_control", options.collection);
     Link {
         collection: database.collection(&options.collection),
         linearizable: database.collection_with_options(&options.collection, linearizable),
-        flushes: database.collection_with_options(&flushes, journalled),
-        flush_id: ObjectId::new(),
         time_limit: options.operation_timeout,
         database: database.clone(),
         logged: Arc::default(),

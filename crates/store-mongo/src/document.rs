@@ -202,15 +202,14 @@ pub(crate) fn partition_number(key: Key) -> i32 {
 }
 
 pub(crate) fn cause_to_bson(cause: CauseId) -> Bson {
-    cause_as_uuid(cause).into()
+    Bson::Binary(cause_as_binary(cause))
 }
 
-pub(crate) fn cause_as_uuid(cause: CauseId) -> bson::Uuid {
-    bson::Uuid::from_bytes(uuid::Uuid::from(cause).into_bytes())
-}
-
-pub(crate) fn uuid_as_cause(uuid: bson::Uuid) -> CauseId {
-    uuid::Uuid::from_bytes(uuid.bytes()).into()
+pub(crate) fn cause_as_binary(cause: CauseId) -> Binary {
+    Binary {
+        subtype: BinarySubtype::Generic,
+        bytes: uuid::Uuid::from(cause).into_bytes().to_vec(),
+    }
 }
 
 pub(crate) fn id_to_bson(id: &SpanId) -> Bson {

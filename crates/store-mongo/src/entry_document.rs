@@ -2,11 +2,10 @@
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, DateTime};
-use sampler_domain::{Acceptance, Entry, Interval, Timestamp};
+use sampler_domain::{Acceptance, Entry, Granularity, Interval, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::document::{MeasureDocument, TargetDocument, id_from_bson, id_to_bson};
-use crate::processing::Dimension;
 use crate::raw::{self, Unreadable};
 
 #[derive(Serialize, Deserialize)]
@@ -20,10 +19,10 @@ struct EntryDocument {
     /// The midpoint of the interval, by which it is summed up.
     timestamp: Timestamp,
     duration: i64,
-    dimension: Dimension,
+    dimension: Granularity,
     accepted_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    status: Option<i32>,
+    status: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     location: Option<String>,
     /// When the server removes it.
@@ -42,9 +41,9 @@ pub(crate) fn entry_document(
         interval: entry.interval,
         timestamp: entry.interval.midpoint(),
         duration: entry.interval.duration(),
-        dimension: Dimension(entry.dimension),
+        dimension: entry.dimension,
         accepted_at: entry.acceptance.at,
-        status: entry.acceptance.status.map(i32::from),
+        status: entry.acceptance.status,
         location: entry.acceptance.location.clone(),
         expires_at: DateTime::from_millis(expires_at.as_millis()),
     })
@@ -58,10 +57,10 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
         target: document.target.into_target(),
         measures: MeasureDocument::read(document.measured_usage),
         interval: document.interval,
-        dimension: document.dimension.0,
+        dimension: document.dimension,
         acceptance: Acceptance {
             at: document.accepted_at,
-            status: document.status.and_then(|status| status.try_into().ok()),
+            status: document.status,
             location: document.location,
         },
     })

@@ -16,10 +16,9 @@ use crate::resolve::find_spans;
 use crate::starts::StartWrite;
 use crate::stops::StopWrite;
 
-/// The most lookups of either kind at a time. Each has a connection, and one for a flush; half of the pool is
-/// left for commands.
+/// The most lookups of either kind at a time. Both have half of the pool; the rest is left for commands.
 const LOOKUPS_AT_ONCE: usize = 16;
-const CONNECTIONS_EACH: usize = 8;
+const CONNECTIONS_EACH: usize = 4;
 
 /// The turns of lookups of one kind.
 pub(crate) fn turns(pool_size: u32) -> Arc<Semaphore> {

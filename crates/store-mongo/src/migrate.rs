@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bson::doc;
 use mongodb::IndexModel;
-use mongodb::error::{Error, ErrorKind};
 use mongodb::options::CommitQuorum;
 use sampler_store::group::CommandFailure;
 use sampler_store::{StoreError, SumQuery};
@@ -217,8 +216,8 @@ async fn make_index(link: &Link, index: Index) -> Result<(), MigrationError> {
     };
     let collection = link.collection.name().to_owned();
     Err(match &error {
-        CallError::Driver(error) if code(error).is_some_and(|code| CONFLICTS.contains(&code)) => {
-            let message = error.kind.to_string();
+        CallError::Driver(driver) if error.code().is_some_and(|it| CONFLICTS.contains(&it)) => {
+            let message = driver.kind.to_string();
             MigrationError::Conflict {
                 collection,
                 index: name,
@@ -236,11 +235,4 @@ async fn make_index(link: &Link, index: Index) -> Result<(), MigrationError> {
         }
         _ => MigrationError::Store(error.into()),
     })
-}
-
-fn code(error: &Error) -> Option<i32> {
-    match error.kind.as_ref() {
-        ErrorKind::Command(error) => Some(error.code),
-        _ => None,
-    }
 }

@@ -1,6 +1,7 @@
 //! The control of operators, and the state of the controller.
 
 use sampler_domain::{Control, ControllerMemory, ControllerTerms, Percent};
+use serde::{Deserialize, Serialize};
 
 /// The settings of operators, with their version.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -10,7 +11,7 @@ pub struct KeptControl {
     pub version: i64,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControllerState {
     /// How many of the new starts are admitted.
     pub rate: Percent,
