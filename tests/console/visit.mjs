@@ -229,11 +229,8 @@ const visits = {
     await page.keyboard.type('Billed by hand, <b>4711</b>.');
     await press(page, hook('confirm'));
     await page.waitForURL(`**/console/spans/${known.span}`);
-    const isSkipped = async () => {
-      const { items } = await api(base, `/v1/spans/${known.span}/usages`);
-      return items.find((it) => it.id === planned.usage_id)?.state === 'skipped';
-    };
-    await until('the usage is skipped', isSkipped);
+    const { excluded } = await api(base, `/v1/spans/${known.span}`);
+    assert.deepEqual([excluded[0].start, excluded[0].end], [planned.start, planned.end]);
     const { items: [act] } = await api(base, `/v1/audit?span=${known.span}`);
     assert.deepEqual([act.act, act.reason, act.outcome], ['span.skip', 'Billed by hand, <b>4711</b>.', 'done']);
     await page.goto(`${base}/console/audit`);
@@ -265,10 +262,9 @@ const visits = {
     await context.close();
   },
 
-  /** A usage that was skipped is sent again, without JavaScript. */
+  /** What was skipped is sent again, without JavaScript. */
   async resend({ base, open }) {
-    const { items: before } = await api(base, `/v1/spans/${known.span}/usages`);
-    const skipped = before.find((it) => it.state === 'skipped');
+    const { excluded: [skipped] } = await api(base, `/v1/spans/${known.span}`);
     const { context, page, faults } = await open({ javaScriptEnabled: false });
     await page.goto(`${base}/console/spans/${known.span}`);
     await press(page, hook('resend'));
@@ -279,11 +275,11 @@ const visits = {
     await page.waitForURL(`**/console/spans/${known.span}`);
     const isAccepted = async () => {
       const { items } = await api(base, `/v1/spans/${known.span}/usages`);
-      return items.find((it) => it.id === skipped.id).state === 'accepted';
+      return items.some((it) => it.interval.start === skipped.start);
     };
     await until('the usage is accepted', isAccepted);
     const { items: [act] } = await api(base, `/v1/audit?span=${known.span}`);
-    assert.deepEqual([act.act, act.reason, act.outcome], ['usage.resend', 'Mapped now.', 'done']);
+    assert.deepEqual([act.act, act.reason, act.outcome], ['span.resend', 'Mapped now.', 'done']);
     assert.deepEqual(faults, []);
     await context.close();
   },

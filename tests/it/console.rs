@@ -115,7 +115,6 @@ async fn spans_are_resumed_and_usages_skipped_in_a_browser() {
         backlog["suspended"] == 5
     })
     .await;
-    world.age_suspensions().await;
     let known = json!({ "base": receiver.base_url(), "span": spans[4], "plan": "large" });
     if !visit("skip", &known).await.unwrap() {
         return;
