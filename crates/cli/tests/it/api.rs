@@ -65,7 +65,7 @@ impl World {
             "sampled_to": end, "due_at": end + HOUR, "planned": null,
             "delivery": { "attempts": 0, "unanswered": false, "last_error": null },
             "proof": { "used": length, "billed": length, "skipped": 0, "unanswered": 0,
-                       "difference": 0, "unsampled": 0, "usages": hours, "since": start },
+                       "unsampled": 0, "usages": hours, "ledger": length, "difference": 0 },
         }));
     }
 
@@ -193,9 +193,7 @@ pub(crate) fn usage(span: &str, instance: &str, start: i64, duration: i64) -> Va
         "timestamp": (start + end).div_euclid(2), "duration": duration,
         "measured_usage": [{ "measure": "memory", "quantity": 512 },
                            { "measure": "duration", "quantity": duration }],
-        "state": "accepted", "attempts": 1, "planned_at": end, "accepted_at": end + 59,
-        "status": 202, "location": "https://abacus.example/usage/1", "error": null,
-        "unanswered": false, "withheld": false,
+        "accepted_at": end + 59, "status": 202, "location": "https://abacus.example/usage/1",
     })
 }
 

@@ -33,10 +33,13 @@ fn spans_are_asked_for_by_what_narrows_them() {
     );
     let query = ["spans", "--cause", "c", "--resource-id", "x", "--all"];
     assert_eq!(api.run(&query).done(), "No spans.\n");
+    api.run(&["spans", "--excluded", "--resource-id", "x"])
+        .done();
     let asked = [
         "resource_id=postgres&from=5&limit=100",
         "resource_id=postgres&limit=1",
         "resource_id=x&state=suspended&cause=c&limit=100",
+        "resource_id=x&excluded=true&limit=100",
     ];
     assert_eq!(
         api.whats(),
@@ -64,18 +67,47 @@ fn what_is_not_billed_yet_is_told() {
     world.spans[0]["state"] = json!("suspended");
     world.spans[0]["proof"]["unsampled"] = json!(5 * HOUR);
     let api = world.start();
-    let proof = " skipped 0:00:00.000; not billed yet 5:00:00.000; difference 0 ms";
+    let proof = " skipped 0:00:00.000; not billed yet 5:00:00.000; the ledger has 20 usages of 20:00:00.000";
     api.run(&["span", "span-orders"]).writes(0, &[proof]);
     let listed = api.run(&["spans", "--resource-id", "postgres"]);
     listed.writes(0, &[" 5:00:00.000\n"]);
 }
 
 #[test]
-fn a_proof_that_does_not_add_up_is_a_failure() {
+fn a_ledger_that_differs_is_a_failure_but_where_a_post_had_no_answer() {
+    for (unanswered, code, words) in [
+        (0, 1, "and DIFFERS by 5 ms"),
+        (
+            HOUR,
+            0,
+            "(the upstream may count 1:00:00.000 of it: a post had no answer)",
+        ),
+    ] {
+        let mut world = world();
+        world.spans[0]["proof"]["difference"] = json!(5);
+        world.spans[0]["proof"]["unanswered"] = json!(unanswered);
+        let ended = world.start().run(&["span", "span-orders"]);
+        ended.writes(code, &[words]);
+    }
+}
+
+#[test]
+fn what_does_not_count_is_shown_above_the_ledger() {
     let mut world = world();
-    world.spans[0]["proof"]["difference"] = json!(5);
-    let ended = world.start().run(&["span", "span-orders"]);
-    ended.writes(1, &[" IS NOT billed "]);
+    let range =
+        json!({ "start": NOW, "end": NOW + HOUR, "unanswered": true, "error": "no\u{1b}plan" });
+    world.spans[0]["excluded"] = json!([range]);
+    world.spans[0]["again"] =
+        json!([{ "start": NOW, "end": NOW + HOUR, "back_to": NOW + 5, "unanswered": false }]);
+    let text = world.start().run(&["span", "span-orders"]).done();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    for told in [
+        "skipped: from to taken back to unanswered error 2026-11-22T13:00:00.000Z 2026-11-22T14:00:00.000Z - yes no\u{fffd}plan",
+        "sent again: from to taken back to unanswered error 2026-11-22T13:00:00.000Z 2026-11-22T14:00:00.000Z 2026-11-22T13:00:00.005Z - -",
+    ] {
+        assert!(text.contains(told), "{told} is not in {text}");
+    }
 }
 
 /// What is wrong with the query, as a receiver of today or of before says it.
@@ -96,7 +128,7 @@ fn what_the_api_refuses_is_told() {
         if seen.what.contains("/v1/spans?") {
             return wrong_query("/problems/invalid-query");
         }
-        if seen.what.contains("usages") {
+        if seen.what.contains("unconfirmed") {
             return Reply::of(404, json!({ "detail": "There is no usage\u{1b}." }));
         }
         let kind = "/problems/no-such-span";
@@ -107,7 +139,7 @@ fn what_the_api_refuses_is_told() {
     assert_eq!(ended.output, "");
     let searched = "GET /v1/spans?resource_instance_id=a%2Fb&limit=100";
     assert_eq!(stub.whats(), ["GET /v1/spans/a%2Fb", searched]);
-    let ended = stub.run(&["resend", "u", "--reason", "r"]);
+    let ended = stub.run(&["resend", "--usage", "u", "--reason", "r"]);
     ended.tells(2, &["There is no usage\u{fffd}."]);
     let ended = stub.run(&["spans"]);
     ended.tells(2, &[]);
@@ -151,7 +183,7 @@ fn machines_are_told_failures_in_json() {
     // There is no such file, and nobody is there.
     let error = failure(stub.run(&["verify", "/nowhere.csv", "--json"]), 2);
     assert!(error["message"].as_str().unwrap().contains("/nowhere.csv"));
-    let act = ["resend", "u", "--reason", "r", "--json"];
+    let act = ["resend", "--usage", "u", "--reason", "r", "--json"];
     let nobody = run(&[&act[..], &["--url", "http://127.0.0.1:9"]].concat());
     assert_eq!(failure(nobody, 3)["status"], Value::Null);
     // People are told in words.
@@ -174,13 +206,12 @@ fn sums_are_asked_for_and_shown() {
     let sum = sum((NOW, NOW + HOUR), &group, &measures);
     let stub = Stub::always(json!({ "items": [sum] }));
     let query = ["usages", "--organization-id", "o", "--window", "hour"];
-    let more = ["--group-by", "resource_id,plan_id"];
+    let more = ["--group-by", "resource_id,plan_id", "--accepted-to", "5"];
     let text = stub.run(&[&query[..], &more[..]].concat()).done();
     let line = text.lines().nth(1).unwrap();
     assert!(line.contains("postgres/large"), "{text}");
     assert!(line.ends_with("24:00:00.000  memory 44236800000"), "{text}");
-    let asked =
-        "GET /v1/usages?organization_id=o&window=hour&group_by=resource_id%2Cplan_id&limit=100";
+    let asked = "GET /v1/usages?organization_id=o&accepted_to=5&window=hour&group_by=resource_id%2Cplan_id&limit=100";
     assert_eq!(stub.whats(), [asked]);
 }
 
@@ -214,25 +245,47 @@ fn acts_give_a_reason_and_what_they_are_based_on() {
             return Reply::from(span.clone()).with(ETAG, "\"7\"");
         }
         if seen.what.contains("suspended/") {
-            let is_first = seen.what.contains("c1");
-            let resumed = if is_first { 12 } else { 100_000 };
-            return Reply::of(202, json!({ "resumed": resumed }));
+            return Reply::of(202, json!({ "resumed": 12 }));
         }
-        span.clone().into()
+        if seen.what.contains("unconfirmed/") {
+            let interval = json!({ "start": NOW, "end": NOW + HOUR });
+            return Reply::of(
+                202,
+                json!({
+                    "usage": "u2", "span": "s1", "target": span["target"], "interval": interval,
+                    "duration": HOUR, "error": "set aside", "since": NOW,
+                }),
+            );
+        }
+        let mut span = span.clone();
+        if !seen.what.ends_with("resume") {
+            span["proof"]["skipped"] = json!(HOUR);
+            span["proof"]["unanswered"] = json!(HOUR);
+        }
+        span.into()
     });
     let act = |arguments: &[&str], reason: &str| {
         let ended = stub.run(&[arguments, &["--reason", reason]].concat());
         ended.done()
     };
     let text = act(&["resume", "--cause", "c1"], "mapped");
-    assert_eq!(text, "Workers resume 12 spans.\n");
+    assert_eq!(text, "12 spans resumed.\n");
     let text = act(&["resume", "--span", "s1"], "mapped");
     let expected = "The span span-s1 is open, sampled to 2026-11-22T";
     assert!(text.starts_with(expected), "{text}");
-    let text = act(&["skip", "s1", "u1"], "agreed");
-    let expected = "\nA worker skips the usage five minutes";
-    assert!(text.contains(expected), "{text}");
-    act(&["resend", "u2", "--json"], "mended");
+    let text = act(&["skip", "s1", "--until", "2026-11-22"], "agreed");
+    for told in [
+        "Skipped, or to be sent again: 1:00:00.000.",
+        "The upstream may count 1:00:00.000",
+    ] {
+        assert!(text.contains(told), "{text}");
+    }
+    act(
+        &["resend", "s1", "--from", "5", "--to", "2026-11-22T13:00"],
+        "mended",
+    );
+    let text = act(&["resend", "--usage", "u2"], "mended");
+    assert_eq!(text, "A worker sends the usage again.\n");
     let seen = stub.seen();
     let expected = [
         "POST /v1/suspended/c1/resume",
@@ -240,19 +293,110 @@ fn acts_give_a_reason_and_what_they_are_based_on() {
         "POST /v1/spans/s1/resume",
         "GET /v1/spans/s1",
         "POST /v1/spans/s1/skip",
-        "POST /v1/usages/u2/resend",
+        "GET /v1/spans/s1",
+        "POST /v1/spans/s1/resend",
+        "POST /v1/unconfirmed/u2/resend",
     ];
     assert_eq!(stub.whats(), expected);
-    let skipped = json!({ "reason": "agreed", "usage_id": "u1" });
-    assert_eq!(seen[0].json(), json!({ "reason": "mapped" }));
-    assert_eq!(seen[4].json(), skipped);
-    for (request, tag) in [(0, None), (2, Some("\"7\"")), (4, Some("\"7\""))] {
+    let until = NOW - 13 * HOUR;
+    for (request, tag, body) in [
+        (0, None, json!({ "reason": "mapped" })),
+        (2, Some("\"7\""), json!({ "reason": "mapped" })),
+        (
+            4,
+            Some("\"7\""),
+            json!({ "reason": "agreed", "until": until }),
+        ),
+        (
+            6,
+            Some("\"7\""),
+            json!({ "reason": "mended", "from": 5, "to": NOW }),
+        ),
+        (7, None, json!({ "reason": "mended" })),
+    ] {
         assert_eq!(seen[request].header("if-match"), tag);
+        assert_eq!(seen[request].json(), body);
     }
-    let text = act(&["resume", "--cause", "c2"], "mapped");
-    assert_eq!(text, "Workers resume at least 100000 spans.\n");
+    let reason = ["--reason", "r"];
+    for wrong in [
+        &["skip"][..],
+        &["skip", "s1", "--cause", "c"],
+        &["resend"],
+        &["resend", "--usage", "u", "--from", "5"],
+    ] {
+        stub.run(&[wrong, &reason].concat()).tells(2, &[]);
+    }
     let ended = stub.run(&["resume", "--span", "s1"]);
     ended.tells(2, &["--reason"]);
+}
+
+/// A cause has many spans. One that cannot be skipped holds up no other.
+#[test]
+fn all_spans_of_a_cause_are_skipped_one_after_the_other() {
+    let mut world = World::new();
+    for (instance, is_open) in [("a", true), ("b", false), ("c", true)] {
+        world.add(instance, NOW - 9 * HOUR, 2, is_open);
+    }
+    let spans = world.spans;
+    let stub = Stub::start(move |seen, _| {
+        let of = |span: &&Value| seen.what.contains(span["id"].as_str().unwrap());
+        let Some(span) = spans.iter().find(of) else {
+            return match seen.what.as_str() {
+                "GET /v1/suspended/none" => {
+                    Reply::problem(404, "no-such-cause", "There is no cause.")
+                }
+                what if what.starts_with("GET /v1/suspended") => json!({}).into(),
+                _ => json!({ "items": spans }).into(),
+            };
+        };
+        if seen.what.ends_with("span-a/skip") {
+            return Reply::problem(422, "invalid-until", "It is no boundary.");
+        }
+        Reply::from(span.clone()).with(ETAG, "\"7\"")
+    });
+    let skip = |cause: &str, more: &[&str]| {
+        let skip = [
+            "skip",
+            "--cause",
+            cause,
+            "--until",
+            "2026-11-22T12:00",
+            "--reason",
+            "r",
+        ];
+        stub.run(&[&skip[..], more].concat())
+    };
+    let ended = skip("c1", &[]);
+    ended.writes(1, &["2 spans skipped.\n"]);
+    ended.tells(1, &["the span span-a is not skipped: It is no boundary."]);
+    let seen = stub.seen();
+    assert_eq!(
+        seen[1].what,
+        "GET /v1/spans?state=suspended&cause=c1&limit=100"
+    );
+    let skips = seen.iter().filter(|seen| seen.what.ends_with("/skip"));
+    let skips = skips.map(|seen| {
+        (
+            seen.what.as_str(),
+            seen.header("if-match"),
+            seen.json()["until"].clone(),
+        )
+    });
+    // None is skipped beyond its end.
+    let expected = [("a", NOW - HOUR), ("b", NOW - 7 * HOUR), ("c", NOW - HOUR)];
+    let expected = expected.map(|(id, until)| (format!("POST /v1/spans/span-{id}/skip"), until));
+    let expected = expected
+        .iter()
+        .map(|(what, until)| (what.as_str(), Some("\"7\""), json!(until)));
+    assert!(skips.eq(expected), "{seen:#?}");
+    let document = skip("c1", &["--json"]).json();
+    assert_eq!(document["skipped"], 2);
+    assert_eq!(document["refused"][0]["span"], "span-a");
+    assert_eq!(
+        document["refused"][0]["problem"]["type"],
+        "/problems/invalid-until"
+    );
+    skip("none", &[]).tells(2, &["There is no cause."]);
 }
 
 /// An act whose answer is lost may have been done: it is sent once. One that was turned away was not.
@@ -263,7 +407,8 @@ fn an_act_is_repeated_only_where_it_was_not_done() {
         let kind = format!("/problems/{name}");
         Reply::of(503, json!({ "type": kind }))
     });
-    stub.run(&["resend", "u", "--reason", "r"]).tells(3, &[]);
+    stub.run(&["resend", "--usage", "u", "--reason", "r"])
+        .tells(3, &[]);
     assert_eq!(stub.whats().len(), 2);
 }
 
@@ -278,8 +423,7 @@ fn causes_and_the_audit_trail_are_listed() {
             return json!({ "items": acts }).into();
         }
         json!({ "items": [{ "cause": "c1", "status": 422, "error": "noplan", "resource_id": "r",
-                            "plan_id": "p", "spans": 10_000, "set_aside": 7, "since": NOW,
-                            "probe_at": NOW, "more": 12 }] })
+                            "plan_id": "p", "spans": 10_000, "since": NOW }] })
         .into()
     });
     let rows = |arguments: &[&str]| -> Vec<Vec<String>> {
@@ -289,9 +433,8 @@ fn causes_and_the_audit_trail_are_listed() {
     };
     let causes = rows(&["suspended", "--resource-id", "r"]);
     let since = "2026-11-22T13:00:00.000Z";
-    let expected = ["c1", "422", "noplan", "r", "p", "10000", "7", since, since];
-    assert_eq!(causes[1], expected);
-    assert_eq!(causes[2].join(" "), "12 more of r: see --resource-id");
+    let expected = ["c1", "422", "noplan", "r", "p", "10000", since];
+    assert_eq!(causes[1..], [expected]);
     let acts = rows(&["audit", "--who", "ann", "--from", "2026-11-22T13:00:00Z"]);
     let header = ["at", "who", "act", "subject", "outcome", "reason", "id"];
     let row = |outcome| {

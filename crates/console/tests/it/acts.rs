@@ -2,7 +2,7 @@
 
 use sampler_api::Cause;
 
-use crate::stub::{Ledger, MIDNIGHT, Visit, cause, span, suspended, usage_id};
+use crate::stub::{DAY, HOUR, Ledger, MIDNIGHT, NOW, Visit, cause, excluded, span, suspended};
 
 fn some() -> Ledger {
     let ledger = Ledger {
@@ -44,19 +44,11 @@ async fn causes_and_their_spans_are_shown_with_what_can_be_done() {
 }
 
 #[tokio::test]
-async fn causes_that_are_not_listed_are_those_of_their_resource() {
-    let folded = Cause {
-        more: 1_240,
-        ..cause("c-0", 812)
-    };
-    let ledger = Ledger {
-        causes: vec![folded],
-        ..some()
-    };
-    let console = ledger.console();
-    let more = "href=\"../console/suspended?resource_id=postgres\">and 1240 more of its causes<";
+async fn the_causes_of_one_resource_lead_back_to_all() {
+    let console = some().console();
+    let link = "href=\"../console/suspended?resource_id=postgres\"";
     let all = console.get("/console/suspended").await;
-    all.counts(200, &[(more, 1), ("data-test=\"all-resources\"", 0)]);
+    all.counts(200, &[(link, 2), ("data-test=\"all-resources\"", 0)]);
     let of_resource = console.get("/console/suspended?resource_id=postgres").await;
     of_resource.counts(200, &[("data-test=\"all-resources\"", 1)]);
 }
@@ -89,11 +81,13 @@ async fn a_span_is_resumed_and_its_usage_skipped_as_they_were_seen() {
     let skipped = [
         "Skip 1 usage of 1\u{a0}h: 2026-11-18 15:10:00 to 2026-11-18 16:10:00. ",
         "The usage is not billed, unless it is sent again later.",
+        "With a later time in the field, everything up to that time is skipped",
+        "name=\"until\" value=\"\"",
     ];
-    let usage = usage_id(7);
     for (act, effects, field) in [
-        ("resume", &["Resume 1 span."][..], String::new()),
-        ("skip", &skipped, format!("usage_id={usage}&")),
+        ("resume", &["Resume 1 span."][..], ""),
+        ("skip", &skipped, ""),
+        ("skip", &skipped, "until=2026-11-20&"),
     ] {
         let page = format!("/console/spans/one%2Ftwo/{act}");
         let visit = Visit::new(some(), &page).await;
@@ -104,7 +98,7 @@ async fn a_span_is_resumed_and_its_usage_skipped_as_they_were_seen() {
         let shown = visit.console.page(&page, &format!("span-{act}")).await;
         shown.shows(effects);
         let tag = "name=\"tag\" value=\"&#34;seen&#34;\"";
-        shown.counts(200, &[(tag, 1), (&usage, 1)]);
+        shown.counts(200, &[(tag, 1)]);
         // The reason is not lost, and the tag is that of the span as it is now.
         let stale = send("old").await;
         let kept = (">Mapped now.</textarea>", 1);
@@ -112,6 +106,22 @@ async fn a_span_is_resumed_and_its_usage_skipped_as_they_were_seen() {
         send("seen")
             .await
             .leads_to("../../../console/spans/one%2Ftwo");
+    }
+}
+
+/// What was entered is not lost, however wrong.
+#[tokio::test]
+async fn a_wrong_time_of_a_skip_is_told_in_the_form() {
+    let page = "/console/spans/three/skip";
+    let visit = Visit::new(some(), page).await;
+    for (given, shown) in [("2027-01-01", "2027-01-01T00:00"), ("soon", "soon")] {
+        let form = format!("until={given}&tag=%22seen%22&reason=Mapped+now.");
+        let told = visit.send(page, &form).await;
+        let value = format!("name=\"until\" value=\"{shown}\"");
+        told.counts(
+            400,
+            &[("<bdi>Until, UTC</bdi>: It is wrong.", 1), (&value, 1)],
+        );
     }
 }
 
@@ -128,22 +138,44 @@ async fn a_skip_of_a_usage_that_may_count_says_so() {
 }
 
 #[tokio::test]
-async fn a_usage_is_sent_again() {
-    let page = |number| {
-        let usage = usage_id(number);
-        format!("/console/spans/one%2Ftwo/usages/{usage}/resend")
-    };
-    let visit = Visit::new(some(), &page(4)).await;
-    let shown = visit.console.page(&page(4), "span-resend").await;
-    shown.shows(&["Post 1 usage to the upstream again", &usage_id(4)]);
-    let unexplained = visit.send(&page(4), "reason=+").await;
-    unexplained.counts(400, &[("must not be blank", 1)]);
-    let done = visit.send(&page(4), "reason=Mapped+now.").await;
-    done.leads_to("../../../../../console/spans/one%2Ftwo");
-    let refused = visit.send(&page(5), "reason=Mapped+now.").await;
-    refused.counts(409, &[("The usage cannot be sent again", 1)]);
-    let gone = "/console/spans/none/usages/x/resend";
-    assert_eq!(visit.console.get(gone).await.status, 404);
+async fn what_is_excluded_is_sent_again() {
+    let mut span = span("a/b", MIDNIGHT - DAY, None);
+    span.excluded = vec![excluded(MIDNIGHT - DAY, MIDNIGHT - DAY + HOUR)];
+    let ledger = Ledger::default().with(span, Vec::new());
+    let range = format!("?from={}&to={}", MIDNIGHT - DAY, MIDNIGHT - DAY + HOUR);
+    let shown = ledger.clone().console().get("/console/spans/a%2Fb").await;
+    shown.shows(&[&format!(
+        "/spans/a%2Fb/resend{}",
+        range.replace('&', "&#38;")
+    )]);
+    let page = "/console/spans/a%2Fb/resend";
+    let visit = Visit::new(ledger, page).await;
+    let shown = visit
+        .console
+        .page(&format!("{page}{range}"), "span-resend")
+        .await;
+    shown.shows(&[
+        "Post what is excluded within these times",
+        "name=\"from\" value=\"2026-11-19T00:00\"",
+        "name=\"to\" value=\"2026-11-19T01:00\"",
+    ]);
+    let times = "from=2026-11-19T00:00&to=2026-11-19T01:00&tag=%22seen%22";
+    let unexplained = visit.send(page, &format!("{times}&reason=+")).await;
+    unexplained.counts(
+        400,
+        &[("must not be blank", 1), ("value=\"2026-11-19T01:00\"", 1)],
+    );
+    let late = format!("from={}&tag=%22seen%22&reason=Mapped+now.", NOW + 1);
+    let refused = visit.send(page, &late).await;
+    refused.counts(400, &[("<bdi>From, UTC</bdi>: It is wrong.", 1)]);
+    let done = visit
+        .send(page, &format!("{times}&reason=Mapped+now."))
+        .await;
+    done.leads_to("../../../console/spans/a%2Fb");
+    assert_eq!(
+        visit.console.get("/console/spans/none/resend").await.status,
+        404
+    );
 }
 
 #[tokio::test]
@@ -154,7 +186,7 @@ async fn an_action_needs_a_form_of_its_session() {
     for page in [
         page,
         "/console/spans/three/resume",
-        "/console/spans/three/usages/x/resend",
+        "/console/spans/three/resend",
         "/console/suspended/c-0/resume",
     ] {
         let refused = visit.send(page, "tag=%22seen%22&reason=Mapped+now.").await;

@@ -3,7 +3,7 @@
 use sampler_api::{LastError, Measure, Plan, Target};
 use serde_json::json;
 
-use crate::stub::{HOUR, Ledger, MIDNIGHT, at, cause, sampled, span};
+use crate::stub::{HOUR, Ledger, MIDNIGHT, at, cause, excluded, sampled, span};
 
 const HOSTILE: [&str; 6] = [
     "<script>alert(1)</script>",
@@ -22,8 +22,7 @@ async fn markup_quotes_and_marks_of_direction_are_text() {
         let mut usages = sampled(0, start, end, HOUR);
         for usage in &mut usages {
             usage.id = text.to_owned();
-            usage.state = text.to_owned();
-            (usage.error, usage.location) = (Some(text.to_owned()), Some(text.to_owned()));
+            usage.location = Some(text.to_owned());
         }
         let mut one = span(&id, start, Some(end));
         one.target = Target {
@@ -34,6 +33,8 @@ async fn markup_quotes_and_marks_of_direction_are_text() {
             plan_id: text.to_owned(),
             resource_instance_id: text.to_owned(),
         };
+        one.excluded = vec![excluded(start, end)];
+        one.excluded[0].error = Some(text.to_owned());
         one.measured_usage = vec![Measure {
             measure: text.to_owned(),
             quantity: json!({ text: [text] }),

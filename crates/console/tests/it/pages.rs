@@ -158,7 +158,7 @@ async fn spans_are_a_file_too() {
     let file = page("/console/spans?organization_id=acme&format=csv").await;
     let row = "\"two\",\"acme\",\"prod\",\"app:shop\",\"postgres\",\"small\",\"orders-db\",\
                \"2026-11-20T00:00:00.000Z\",\"2026-11-20T01:00:00.000Z\",\"stopped\",\
-               \"2026-11-20T00:00:00.000Z\",\"0\",\"0\",\"3600000\",\"0\"";
+               \"2026-11-20T00:00:00.000Z\",\"0\",\"0\",\"3600000\"";
     assert_eq!(file.lines_of_csv()[2..], [row]);
 }
 
@@ -219,17 +219,13 @@ async fn the_overview_says_how_things_stand() {
 
 #[tokio::test]
 async fn the_overview_tells_of_causes_that_it_does_not_show() {
-    for (count, more, told) in [
-        (0, 0, "No span is suspended"),
-        (1, 0, ">Their spans<"),
-        (7, 0, ">2 more causes<"),
-        (7, 1_000, ">1,002 more causes<"),
-        (5, 1, ">1 more cause<"),
+    for (count, told) in [
+        (0, "No span is suspended"),
+        (1, ">Their spans<"),
+        (6, ">1 more cause<"),
+        (7, ">2 more causes<"),
     ] {
-        let mut causes: Vec<_> = (0..count).map(|it| cause(&format!("c-{it}"), 9)).collect();
-        if let Some(last) = causes.last_mut() {
-            last.more = more;
-        }
+        let causes = (0..count).map(|it| cause(&format!("c-{it}"), 9)).collect();
         let ledger = Ledger { causes, ..two() };
         let shown = ledger.console().get("/console").await;
         let rows = count.min(5);

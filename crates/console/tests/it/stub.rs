@@ -11,8 +11,8 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use http_body_util::BodyExt;
 use sampler_api::{
-    Act, Amount, Backlog, Cause, Closing, Control, Delivery, FieldError, Interval, List, Measure,
-    Plan, Problem, Proof, Reason, Resumed, Span, Sum, Target, Usage,
+    Act, Amount, Backlog, Cause, Closing, Control, Delivery, Excluded, FieldError, Interval, List,
+    Measure, Plan, Problem, Proof, Reason, Resumed, Span, Sum, Target, Usage,
 };
 use sampler_console::{Console, Keys, Parts};
 use sampler_domain::Timestamp;
@@ -106,7 +106,6 @@ impl Ledger {
         };
         Router::new()
             .route("/v1/usages", get(sums))
-            .route("/v1/usages/{id}/resend", post(resend))
             .route("/v1/backlog", get(async || Json(backlog())))
             .route("/v1/suspended", get(async move || items(causes.to_vec())))
             .route("/v1/suspended/{cause}", get(cause))
@@ -118,6 +117,7 @@ impl Ledger {
             .route("/v1/spans/{id}/usages", get(ledger))
             .route("/v1/spans/{id}/resume", post(act_on_span))
             .route("/v1/spans/{id}/skip", post(act_on_span))
+            .route("/v1/spans/{id}/resend", post(act_on_span))
     }
 
     /// A console over this, where nobody needs to sign in.
@@ -253,19 +253,6 @@ async fn audit(RawQuery(query): RawQuery) -> Response {
     ])
 }
 
-/// Takes usage number 4, once.
-async fn resend(Path(id): Path<String>, headers: HeaderMap, Json(body): Json<Reason>) -> Response {
-    assert!(!headers.contains_key("if-match"));
-    if body.reason != REASON {
-        return invalid_reason();
-    }
-    if id == usage_id(4) {
-        return (StatusCode::ACCEPTED, Json(json!({ "id": id }))).into_response();
-    }
-    let title = "The usage cannot be sent again";
-    problem(StatusCode::CONFLICT, title, Vec::new())
-}
-
 async fn resume_cause(Path(_): Path<String>, Json(body): Json<Reason>) -> Response {
     if body.reason != REASON {
         return invalid_reason();
@@ -273,7 +260,7 @@ async fn resume_cause(Path(_): Path<String>, Json(body): Json<Reason>) -> Respon
     (StatusCode::ACCEPTED, Json(Resumed { resumed: 812 })).into_response()
 }
 
-/// Takes the state that was seen; a skip says which usage it is for.
+/// Takes the state that was seen, and times up to now.
 async fn act_on_span(headers: HeaderMap, Json(body): Json<Value>) -> Response {
     if headers.get("if-match").is_none_or(|tag| tag != SEEN) {
         return problem(
@@ -285,8 +272,14 @@ async fn act_on_span(headers: HeaderMap, Json(body): Json<Value>) -> Response {
     if body["reason"] != REASON {
         return invalid_reason();
     }
-    let usage = body.get("usage_id").and_then(Value::as_str);
-    assert!(usage.is_none_or(|usage| usage == usage_id(7)), "{body}");
+    for name in ["until", "from", "to"] {
+        if body
+            .get(name)
+            .is_some_and(|time| time.as_i64().is_none_or(|time| time > NOW))
+        {
+            return invalid(FieldError::new(format!("#/{name}"), "It is wrong."));
+        }
+    }
     Json(body).into_response()
 }
 
@@ -475,15 +468,17 @@ pub(crate) fn span(id: &str, start: i64, end: Option<i64>) -> Span {
             unanswered: false,
             last_error: None,
         },
+        excluded: Vec::new(),
+        again: Vec::new(),
         proof: Proof {
             used: 0,
             billed: 0,
             skipped: 0,
             unanswered: 0,
-            difference: 0,
             unsampled: end.unwrap_or(NOW) - start,
-            usages: 0,
-            since: at(start),
+            usages: Some(0),
+            ledger: Some(0),
+            difference: Some(0),
         },
     }
 }
@@ -515,10 +510,7 @@ pub(crate) fn cause(id: &str, spans: u64) -> Cause {
         resource_id: "postgres".to_owned(),
         plan_id: "small".to_owned(),
         spans,
-        set_aside: 31,
         since: at(MIDNIGHT),
-        probe_at: at(NOW),
-        more: 0,
     }
 }
 
@@ -526,8 +518,8 @@ pub(crate) fn usage_id(number: usize) -> String {
     format!("ad1f2853-43e0-5cbf-b4f7-{number:012}")
 }
 
-pub(crate) fn usage(number: usize, start: i64, end: i64, state: &str) -> Usage {
-    let is_answered = state != "planned";
+/// A usage that was accepted.
+fn usage(number: usize, start: i64, end: i64) -> Usage {
     Usage {
         id: usage_id(number),
         span: "s".to_owned(),
@@ -538,15 +530,20 @@ pub(crate) fn usage(number: usize, start: i64, end: i64, state: &str) -> Usage {
         timestamp: at(i64::midpoint(start, end)),
         duration: end - start,
         measured_usage: Vec::new(),
-        state: state.to_owned(),
-        attempts: u32::from(is_answered),
-        planned_at: at(end.max(start) + 5),
-        accepted_at: is_answered.then(|| at(end.max(start) + 64)),
-        status: is_answered.then_some(202),
-        location: is_answered.then(|| "https://abacus.example/v1/usage".to_owned()),
-        error: None,
+        accepted_at: at(end.max(start) + 64),
+        status: Some(202),
+        location: Some("https://abacus.example/v1/usage".to_owned()),
+    }
+}
+
+/// Time that does not count.
+pub(crate) fn excluded(start: i64, end: i64) -> Excluded {
+    Excluded {
+        start: at(start),
+        end: at(end),
+        back_to: None,
         unanswered: false,
-        withheld: false,
+        error: None,
     }
 }
 
@@ -559,7 +556,7 @@ pub(crate) fn sampled(first: usize, start: i64, end: i64, window: i64) -> Vec<Us
         } else {
             ((at - 1).div_euclid(window) * window).max(end)
         };
-        usages.push(usage(first + usages.len(), at, next, "accepted"));
+        usages.push(usage(first + usages.len(), at, next));
         at = next;
     }
     usages
@@ -567,13 +564,8 @@ pub(crate) fn sampled(first: usize, start: i64, end: i64, window: i64) -> Vec<Us
 
 /// Says of a span what its usages come to.
 fn settle(span: Span, usages: &[Usage]) -> Span {
-    let sum = |is_counted: fn(&Usage) -> bool| -> i64 {
-        let counted = usages.iter().filter(|usage| is_counted(usage));
-        counted.map(|usage| usage.duration).sum()
-    };
-    let (billed, skipped) = (sum(Usage::is_billed), sum(|usage| usage.state == "skipped"));
-    let start = span.start.as_millis();
-    let sampled_to = start + billed + skipped;
+    let billed = usages.iter().map(|usage| usage.duration).sum();
+    let sampled_to = span.start.as_millis() + billed;
     let is_complete = span.end == Some(at(sampled_to));
     Span {
         sampled_to: at(sampled_to),
@@ -584,11 +576,11 @@ fn settle(span: Span, usages: &[Usage]) -> Span {
         },
         due_at: span.due_at.filter(|_| !is_complete),
         proof: Proof {
-            used: billed + skipped,
+            used: billed,
             billed,
-            skipped,
             unsampled: span.end.map_or(NOW, Timestamp::as_millis) - sampled_to,
-            usages: usages.len() as u64,
+            usages: Some(usages.len() as u64),
+            ledger: Some(billed),
             ..span.proof
         },
         ..span

@@ -3,7 +3,7 @@
 use sampler_api::{LastError, Plan};
 
 use crate::stub::{
-    DAY, HOUR, Ledger, MIDNIGHT, MINUTE, SECOND, Shown, at, sampled, span, suspended, usage,
+    DAY, HOUR, Ledger, MIDNIGHT, MINUTE, SECOND, Shown, at, excluded, sampled, span, suspended,
     usage_id,
 };
 
@@ -81,23 +81,21 @@ async fn there_are_never_more_than_200_bars() {
 }
 
 #[tokio::test]
-async fn two_months_of_days_with_all_that_can_become_of_a_usage() {
+async fn two_months_of_days_with_all_that_can_become_of_them() {
     let (start, end) = (MIDNIGHT - 58 * DAY - 7 * HOUR, MIDNIGHT - 2 * DAY);
     let mut usages = sampled(0, start, end, DAY);
-    usages[20].state = "skipped".to_owned();
-    usages[21].state = "set_aside".to_owned();
-    usages[21].error = Some("uncounted".to_owned());
-    usages[30].state = "counted".to_owned();
-    let last = usages.len();
+    let [first, second] = [20, 30].map(|place| usages[place].interval.start.as_millis());
+    usages.retain(|usage| {
+        let start = usage.interval.start.as_millis();
+        start != first && start != second
+    });
     let error = "unprocessable: no <mapping> for the plan";
-    usages.push(usage(last, end, end + DAY, "refused"));
-    (usages[last].status, usages[last].error) = (Some(422), Some(error.to_owned()));
     let mut span = span("days", start, None);
     (span.state, span.sampled_to) = ("suspended".to_owned(), at(end));
     span.planned = Some(Plan {
         start: at(end),
         end: at(end + DAY),
-        usage_id: usage_id(last),
+        usage_id: usage_id(99),
     });
     span.delivery.attempts = 3;
     span.delivery.last_error = Some(LastError {
@@ -105,16 +103,59 @@ async fn two_months_of_days_with_all_that_can_become_of_a_usage() {
         status: Some(422),
         error: error.to_owned(),
     });
+    // Of the second, nothing is left: a late stop has taken all of it back.
+    let gone = sampler_api::Excluded {
+        back_to: Some(at(end - DAY)),
+        ..excluded(end - DAY, end)
+    };
+    let skipped = sampler_api::Excluded {
+        unanswered: true,
+        error: Some(error.to_owned()),
+        ..excluded(first, first + DAY)
+    };
+    span.excluded = vec![skipped, gone];
+    span.again = vec![excluded(second, second + DAY)];
+    (span.proof.skipped, span.proof.unanswered) = (2 * DAY, DAY);
     let console = Ledger::default().with(span, usages).console();
     let shown = console.page("/console/spans/days", "span-days").await;
-    for class in ["skipped", "set_aside", "refused", "counted"] {
+    for class in ["skipped", "again", "refused"] {
         let usage = format!("class=\"usage forward {class}\"");
         assert_eq!(shown.count(&usage), 1, "{class}");
     }
-    let offered = [("resume", 1), ("skip", 1), ("resend", 2)];
-    for (hook, count) in offered {
+    for (hook, count) in [
+        ("resume", 1),
+        ("skip", 1),
+        ("resend", 2),
+        ("excluded-row", 3),
+        ("unanswered", 1),
+    ] {
         let hook = format!("data-test=\"{hook}\"");
         shown.counts(200, &[(&hook, count), ("<mapping>", 0)]);
+    }
+    shown.counts(
+        200,
+        &[(">a post had no answer<", 1), (">taken back to 2026-", 1)],
+    );
+}
+
+/// A ledger that says something else is told, but where a post had no answer.
+#[tokio::test]
+async fn a_ledger_that_differs_is_told() {
+    let usages = sampled(0, MIDNIGHT, MIDNIGHT + 2 * HOUR, HOUR);
+    let ledger = |unanswered: i64| {
+        let done = span("s", MIDNIGHT, Some(MIDNIGHT + 2 * HOUR));
+        let mut ledger = Ledger::of(done, usages.clone());
+        let (span, _) = ledger.spans.get_mut("s").unwrap();
+        (span.proof.difference, span.proof.unanswered) = (Some(HOUR), unanswered);
+        ledger
+    };
+    for (unanswered, is_broken) in [(0, true), (HOUR, false)] {
+        let shown = ledger(unanswered).console().get("/console/spans/s").await;
+        let broken = usize::from(is_broken);
+        shown.counts(
+            200,
+            &[("class=\"proof broken\"", broken), ("\u{2717}", broken)],
+        );
     }
 }
 
@@ -203,7 +244,7 @@ async fn the_ledger_begins_at_its_end_and_can_be_turned() {
     let file = console.get("/console/spans/s?format=csv").await;
     let lines = file.lines_of_csv();
     assert_eq!(lines.len(), 121);
-    for part in [&usage_id(0), "\"3600000\",\"accepted\",\"202\""] {
+    for part in [&usage_id(0), "\"3600000\",\"202\""] {
         assert!(lines[1].contains(part), "{}", lines[1]);
     }
 }

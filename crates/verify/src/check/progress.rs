@@ -136,19 +136,7 @@ impl SpanCheck<'_> {
             i128::from(span.proof.skipped) - settled,
         );
         let difference = used - billed - skipped;
-        if self.used.is_some() {
-            match difference {
-                0 => {}
-                1.. => {
-                    let detail = format!("{difference} ms were used, and not billed");
-                    self.find(FindingKind::Gap, detail);
-                }
-                _ => {
-                    let detail = format!("{} ms were billed, and not used", -difference);
-                    self.find(FindingKind::Overlap, detail);
-                }
-            }
-        }
+        self.tell_difference(difference);
         Amounts {
             used,
             billed,
@@ -157,6 +145,20 @@ impl SpanCheck<'_> {
             difference,
             usages: self.ids.len() as u64,
             expired,
+        }
+    }
+    /// Says what the amounts are apart by, where nothing has said so yet.
+    fn tell_difference(&mut self, difference: i128) {
+        let is_told = |kind| matches!(kind, FindingKind::Gap | FindingKind::Overlap);
+        if self.used.is_none() || self.findings.iter().any(|it| is_told(it.kind)) {
+            return;
+        }
+        if difference > 0 {
+            let detail = format!("{difference} ms were used, and not billed");
+            self.find(FindingKind::Gap, detail);
+        } else if difference < 0 {
+            let detail = format!("{} ms were billed, and not used", -difference);
+            self.find(FindingKind::Overlap, detail);
         }
     }
 }
