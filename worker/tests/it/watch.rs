@@ -5,10 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use sampler_service::environment::Clock;
 use sampler_settings::worker::ConfirmSettings;
 use sampler_store::{Operating, Watch};
+use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
+use sampler_store_testing::memory::MemoryStore;
 use sampler_upstream::{Answer, LookupAnswer};
-use sampler_worker::Options;
+use sampler_worker::{Options, Parts};
 
 use crate::abacus::{refusal, try_again};
 use crate::world::{DAY, HOUR, MINUTE, Running, World, options, run_with};
@@ -254,6 +258,30 @@ async fn a_worker_that_is_not_to_watch_ends_the_watches_of_others() {
     assert_eq!(world.abacus.asked_count(), 0);
 }
 
+/// Others read a watch before it is claimed.
+struct SlowClaims;
+
+#[async_trait]
+impl Faults for SlowClaims {
+    async fn fault(&self, method: &'static str, _: String) -> Option<Fault> {
+        if method == "claim_watch" {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+        None
+    }
+}
+
+/// A worker that knows of no other, and owns all partitions.
+fn run_alone(world: &World, name: &str) -> Running {
+    let clock = world.clock.clone();
+    let parts = Parts {
+        work: Arc::new(MemoryStore::new(move || clock.now())),
+        ledger: FaultyStore::new(world.store.clone(), SlowClaims),
+        ..world.parts()
+    };
+    run_with(parts, watching(name))
+}
+
 /// A usage of a complete span that was set aside. Its span may be gone.
 async fn set_aside(is_gone: bool) -> (World, String) {
     let world = World::new();
@@ -278,17 +306,17 @@ async fn a_missing_usage_is_sent_again_with_the_same_bytes_and_watched_anew() {
     for is_gone in [true, false] {
         let (world, usage) = set_aside(is_gone).await;
         world.abacus.know(|_| LookupAnswer::NotFound);
-        let workers = ["w", "x", "y"].map(|name| run(&world, name));
+        let workers = ["w", "x", "y"].map(|name| run_alone(&world, name));
         world
             .until("it is sent", || world.abacus.post_count() == 2)
             .await;
-        world.pass(MINUTE).await;
+        world.pass(2 * MINUTE).await;
         let bodies = world.abacus.bodies(&usage);
         assert_eq!(bodies.len(), 2, "one worker alone sends it");
         assert_eq!(bodies[0], bodies[1]);
         let watch = watches(&world).remove(0);
         assert_eq!((watch.missing, watch.is_resent), (None, false));
-        assert!(world.clock_now().since(watch.accepted_at) < 2 * MINUTE);
+        assert!(world.clock_now().since(watch.accepted_at) < 3 * MINUTE);
         world.abacus.know(|_| LookupAnswer::Counts);
         world
             .until("it counts", || watches(&world).is_empty())
