@@ -1,7 +1,7 @@
 //! The receiver on the command line.
 
 use sampler_service::metrics;
-use sampler_settings::{Printout, Program};
+use sampler_settings::Program;
 
 use crate::problems::catalogue;
 
@@ -10,15 +10,7 @@ pub const PROGRAM: Program = Program {
     about: "Takes start and stop events over HTTP and keeps them as spans.",
     version: env!("CARGO_PKG_VERSION"),
     printouts: &[
-        Printout {
-            flag: "--help-errors",
-            about: "Prints what each error answer means, as Markdown",
-            text: catalogue,
-        },
-        Printout {
-            flag: "--help-metrics",
-            about: "Prints what each metric means, as Markdown",
-            text: || metrics::document(PROGRAM.name),
-        },
+        ("--help-errors", catalogue),
+        ("--help-metrics", || metrics::document(PROGRAM.name)),
     ],
 };

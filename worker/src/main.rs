@@ -10,10 +10,10 @@ use sampler_service::health::Health;
 use sampler_service::lifecycle::Shutdown;
 use sampler_service::problem;
 use sampler_service::program::{self, Startup};
-use sampler_settings::{Destination, WorkerSettings};
+use sampler_settings::{UpstreamKind, WorkerSettings};
 use sampler_store_mongo::MongoStore;
 use sampler_upstream::{
-    Abacus, ClientOptions, CloudEvents, HttpCollector, HttpConfirmer, Upstream,
+    Abacus, ClientOptions, CloudEvents, EventAttributes, HttpCollector, HttpConfirmer, Upstream,
 };
 use sampler_worker::settings::PROGRAM;
 use sampler_worker::{Options, Parts, Periods, Worker};
@@ -39,10 +39,8 @@ fn main() -> ExitCode {
 async fn run(settings: WorkerSettings, mut startup: Startup) -> anyhow::Result<()> {
     let (store, clock) = (Arc::clone(&startup.store), Arc::clone(&startup.clock));
     let shutdown = startup.shutdown.clone();
-    let destination = settings.destination();
-    let destination = destination.context("settings of an upstream were checked")?;
     let access = settings.security.access(None, Arc::clone(&clock))?;
-    let upstream = connect(&settings, &destination)?;
+    let upstream = connect(&settings)?;
     let worker = worker(&settings, upstream, &mut startup);
     warn_of_clocks(&worker, &mut startup.health);
     let measured = Arc::clone(&worker);
@@ -114,12 +112,12 @@ fn worker(
 }
 
 /// What takes the usages.
-fn connect(
-    settings: &WorkerSettings,
-    destination: &Destination,
-) -> anyhow::Result<Arc<dyn Upstream>> {
-    Ok(match destination {
-        Destination::Abacus(url) => {
+fn connect(settings: &WorkerSettings) -> anyhow::Result<Arc<dyn Upstream>> {
+    let (_, url) = settings.destination();
+    let url = url.context("the address of the upstream was checked")?;
+    let upstream = &settings.upstream;
+    Ok(match upstream.kind {
+        UpstreamKind::Abacus => {
             let posts = client_options(settings, url, COLLECTOR_SCOPE)?;
             let finds = client_options(settings, url, CONFIRMATION_SCOPE)?;
             Arc::new(Abacus {
@@ -127,16 +125,17 @@ fn connect(
                 documents: HttpConfirmer::new(&finds)?,
             })
         }
-        Destination::CloudEvents(upstream) => {
-            let mut options = client_options(settings, &upstream.url, CLOUD_EVENTS_SCOPE)?;
-            if upstream.token.is_some() {
+        UpstreamKind::CloudEvents => {
+            let mut options = client_options(settings, url, CLOUD_EVENTS_SCOPE)?;
+            let token = upstream.token.as_ref().map(|token| &token.0);
+            if token.is_some() {
                 options.tokens = None;
             }
-            let (attributes, contract) = (upstream.attributes.clone(), upstream.contract);
-            let upstream = CloudEvents::new(&options, attributes, contract)?
+            let attributes = EventAttributes::new(&upstream.source, &upstream.event_type);
+            let events = CloudEvents::new(&options, attributes, settings.contract())?
                 .found_at(upstream.find_url.clone(), upstream.settles)
-                .with_token(upstream.token.as_ref());
-            Arc::new(upstream)
+                .with_token(token);
+            Arc::new(events)
         }
     })
 }

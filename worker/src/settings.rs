@@ -1,15 +1,11 @@
 //! The worker on the command line.
 
 use sampler_service::metrics;
-use sampler_settings::{Printout, Program};
+use sampler_settings::Program;
 
 pub const PROGRAM: Program = Program {
     name: "sampler-worker",
     about: "Samples spans and posts their usages upstream, to Abacus or as CloudEvents.",
     version: env!("CARGO_PKG_VERSION"),
-    printouts: &[Printout {
-        flag: "--help-metrics",
-        about: "Prints what each metric means, as Markdown",
-        text: || metrics::document(PROGRAM.name),
-    }],
+    printouts: &[("--help-metrics", || metrics::document(PROGRAM.name))],
 };

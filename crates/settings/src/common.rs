@@ -8,7 +8,7 @@ use crate::Program;
 use crate::load::Variables;
 use crate::reader::Reader;
 use crate::table::{Common, settings};
-use crate::value::text;
+use crate::value::texts;
 
 settings! {
     /// Where a program listens.
@@ -79,13 +79,43 @@ impl Common<'_> {
     }
 }
 
-// The log would take a mistyped level for the name of a module, and write nothing.
-text!(
-    LogLevel,
-    "off, error, warn, info, debug or trace, also as in info,sampler_store=debug",
-    |text: &str| text.split(',').all(|directive| {
+texts! {
+    // The log would take a mistyped level for the name of a module, and write nothing.
+    LogLevel: "off, error, warn, info, debug or trace, also as in info,sampler_store=debug", is_level;
+}
+
+fn is_level(text: &str) -> bool {
+    text.split(',').all(|directive| {
         let (module, level) = directive.split_once('=').unwrap_or(("all", directive));
         let levels = ["off", "error", "warn", "info", "debug", "trace"];
         !module.is_empty() && levels.iter().any(|known| known.eq_ignore_ascii_case(level))
     })
-);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_of_the_log_are_known_words() {
+        for text in [
+            "info",
+            "WARN",
+            "off",
+            "info,sampler_store=debug",
+            "error,a::b=trace,c=off",
+        ] {
+            assert!(is_level(text), "{text:?}");
+        }
+        for text in [
+            "inof",
+            "warning",
+            "info,sampler_store",
+            "info,a=loud",
+            "info,,",
+            "info,=info",
+        ] {
+            assert!(!is_level(text), "{text:?}");
+        }
+    }
+}

@@ -4,7 +4,6 @@
 //! for less is a mistake, because the operator relies on it. An option that something of ours replaces is worth a
 //! warning.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -14,7 +13,7 @@ use tracing::warn;
 
 use crate::reader::Reader;
 use crate::table::settings;
-use crate::value::{text, value};
+use crate::value::{texts, values};
 
 /// How long the driver looks for a suitable server.
 const SERVER_SELECTION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,35 +39,6 @@ const REPLACED: [&str; 12] = [
     "timeoutMS",
     "waitQueueTimeoutMS",
     "wTimeoutMS",
-];
-
-/// Options with the values that do not weaken what Sampler promises, and the promise.
-const STRONG: [(&str, &[&str], &str); 5] = [
-    (
-        "readPreference",
-        &["primary"],
-        "an answer to a provider must know of all that was kept before",
-    ),
-    (
-        "readConcernLevel",
-        &["majority", "linearizable"],
-        "what is read must not be rolled back",
-    ),
-    (
-        "w",
-        &["majority"],
-        "what is kept must survive the loss of a server",
-    ),
-    (
-        "journal",
-        &["true"],
-        "what is kept must survive a crash of the servers",
-    ),
-    (
-        "retryWrites",
-        &["true"],
-        "writes are repeated when the primary changes",
-    ),
 ];
 
 settings! {
@@ -130,48 +100,51 @@ pub struct DatabaseUri {
     database: String,
     /// Options that do not count.
     replaced: Vec<&'static str>,
-    /// Options that would weaken what Sampler promises, and how. No value is repeated: it may be part of a secret.
-    weakened: Vec<String>,
+    /// Options that would weaken what Sampler promises, and how.
+    weakened: Vec<&'static str>,
 }
 
-value!(
-    secret DatabaseUri,
-    "an address as in mongodb://user:password@host/name, with : / ? # @ % in user and password percent-encoded, and \
-     options that the driver knows, each with a value that it takes",
-    DatabaseUri::read
-);
+values! {
+    DatabaseUri, secret: "an address as in mongodb://user:password@host/name: with the name of the database (at most 63 \
+        bytes, without spaces and any of / \\ . \" $ * < > : | ? @), : / ? # @ % in user and password percent-encoded, and \
+        options that the driver knows", DatabaseUri::read;
+}
+
+texts! {
+    CollectionName: "a name of a collection: at most 128 bytes, without $, not beginning with system. and neither \
+        beginning nor ending with a dot", is_collection;
+}
+
+fn is_collection(name: &str) -> bool {
+    let is_forbidden = name.starts_with("system.")
+        || name.starts_with('.')
+        || name.ends_with('.')
+        || name.contains(|c: char| c.is_control() || c == '$');
+    !is_forbidden && name.len() <= COLLECTION_NAME_MAX
+}
 
 impl DatabaseUri {
-    fn read(uri: &str) -> Result<Self, String> {
+    fn read(uri: &str) -> Option<Self> {
         let database = database_name(uri)?;
         let (place, query) = uri.split_once('?').unwrap_or((uri, ""));
-        let options: Vec<_> = query
-            .split(['&', ';'])
-            .map(|text| (text, option(text)))
-            .collect();
-        let in_set = options
-            .iter()
-            .any(|(_, (name, _))| name.eq_ignore_ascii_case("replicaSet"));
+        let options: Vec<_> = query.split(['&', ';']).map(|it| (it, option(it))).collect();
+        let in_set = options.iter().any(|(_, (name, _))| name == "replicaset");
         let (mut kept, mut replaced, mut weakened) = (Vec::new(), Vec::new(), Vec::new());
-        for (text, (name, value)) in options {
-            if let Some(own) = REPLACED
+        for (text, (name, value)) in &options {
+            let own = REPLACED
                 .into_iter()
-                .find(|own| own.eq_ignore_ascii_case(&name))
-            {
-                replaced.push(own);
-                continue;
+                .find(|own| own.eq_ignore_ascii_case(name));
+            if own.is_none() {
+                kept.push(*text);
             }
-            kept.push(text);
-            weakened.extend(value.and_then(|value| weakness(&name, &value, in_set)));
+            replaced.extend(own);
+            weakened.extend(weakness(name, value, in_set));
         }
         let query = kept.join("&");
         let question = if query.is_empty() { "" } else { "?" };
         let address = format!("{place}{question}{query}");
         // Not in the driver's words, which repeat what it cannot read.
-        if !is_readable(&address) {
-            return Err(String::new());
-        }
-        Ok(Self {
+        is_readable(&address).then(|| Self {
             address: address.into(),
             database,
             replaced,
@@ -182,73 +155,51 @@ impl DatabaseUri {
 
 /// The name of the database in the path of its address. Several hosts make it an address that no URL parser takes,
 /// so it is taken apart by hand; the driver looks at the rest.
-fn database_name(uri: &str) -> Result<String, &'static str> {
-    let rest = ["mongodb://", "mongodb+srv://"]
-        .iter()
-        .find_map(|scheme| uri.strip_prefix(scheme))
-        .ok_or("it begins with something else")?;
+fn database_name(uri: &str) -> Option<String> {
+    let mut schemes = ["mongodb://", "mongodb+srv://"].into_iter();
+    let rest = schemes.find_map(|scheme| uri.strip_prefix(scheme))?;
     let (place, _options) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, path) = place.split_once('/').unwrap_or((place, ""));
-    let hosts = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, hosts)| hosts);
-    if hosts.split(',').any(str::is_empty) {
-        return Err("it has no host");
-    }
-    let name = percent_decode_str(path).decode_utf8();
-    let name = name.map_err(|_| "its path is not UTF-8")?;
-    if name.is_empty() {
-        return Err("it has no name of a database in its path");
-    }
+    let (authority, path) = place.split_once('/')?;
+    let hosts = authority.rsplit_once('@').map_or(authority, |it| it.1);
+    let name = percent_decode_str(path).decode_utf8().ok()?;
     // An @ is a name like any other to MongoDB. But here it is the rest of a password with a slash.
-    let is_forbidden = name.contains(|c: char| c.is_control() || r#"/\. "$*<>:|?@"#.contains(c));
-    if name.len() > DATABASE_NAME_MAX || is_forbidden {
-        return Err(
-            "the name of the database in its path is longer than 63 bytes, or has a space or one of \
-                    / \\ . \" $ * < > : | ? @",
-        );
-    }
-    Ok(name.into_owned())
+    let is_forbidden = |c: char| c.is_control() || r#"/\. "$*<>:|?@"#.contains(c);
+    let is_fine = (1..=DATABASE_NAME_MAX).contains(&name.len()) && !name.contains(is_forbidden);
+    (is_fine && !hosts.split(',').any(str::is_empty)).then(|| name.into_owned())
 }
 
-/// The name and the value of an option, decoded.
-fn option(text: &str) -> (Cow<'_, str>, Option<String>) {
-    let decoded = |text| percent_decode_str(text).decode_utf8_lossy();
-    match text.split_once('=') {
-        Some((name, value)) => (decoded(name), Some(decoded(value).to_ascii_lowercase())),
-        None => (decoded(text), None),
-    }
+/// The name and the value of an option, decoded and in lower case.
+fn option(text: &str) -> (String, String) {
+    let decoded = |text| percent_decode_str(text).decode_utf8_lossy().to_lowercase();
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    (decoded(name), decoded(value))
 }
 
-/// How an option would weaken what Sampler promises, if it would.
-fn weakness(name: &str, value: &str, in_set: bool) -> Option<String> {
-    if name.eq_ignore_ascii_case("directConnection") && value == "true" && in_set {
-        let why =
-            "directConnection beside replicaSet, but the primary must be found when it changes";
-        return Some(why.to_owned());
-    }
-    let strong = STRONG
-        .iter()
-        .find(|strong| strong.0.eq_ignore_ascii_case(name));
-    let (name, values, promise) = strong.filter(|strong| !strong.1.contains(&value))?;
-    Some(format!(
-        "{name} to something other than {}, but {promise}",
-        values[0]
-    ))
+/// How an option would weaken what Sampler promises, if it would. No value is repeated: it may be part of a secret.
+fn weakness(name: &str, value: &str, in_set: bool) -> Option<&'static str> {
+    Some(match name {
+        "readpreference" if value != "primary" => {
+            "readPreference to something other than primary, but an answer to a provider must know of all that was kept \
+             before"
+        }
+        "readconcernlevel" if !["majority", "linearizable"].contains(&value) => {
+            "readConcernLevel to something other than majority, but what is read must not be rolled back"
+        }
+        "w" if value != "majority" => {
+            "w to something other than majority, but what is kept must survive the loss of a server"
+        }
+        "journal" if value != "true" => {
+            "journal to something other than true, but what is kept must survive a crash of the servers"
+        }
+        "retrywrites" if value != "true" => {
+            "retryWrites to something other than true, but writes are repeated when the primary changes"
+        }
+        "directconnection" if value == "true" && in_set => {
+            "directConnection beside replicaSet, but the primary must be found when it changes"
+        }
+        _ => return None,
+    })
 }
-
-text!(
-    CollectionName,
-    "a name of a collection: at most 128 bytes, without $, not beginning with system. and neither beginning nor ending \
-     with a dot",
-    |name: &str| {
-        let is_forbidden = name.starts_with("system.")
-            || name.starts_with('.')
-            || name.ends_with('.')
-            || name.contains(|c: char| c.is_control() || c == '$');
-        !is_forbidden && name.len() <= COLLECTION_NAME_MAX
-    }
-);
 
 #[cfg(test)]
 mod tests {
@@ -266,7 +217,7 @@ mod tests {
             ("mongodb+srv://cluster.example/my%2Dspans", "my-spans"),
             ("mongodb://me:p@ss@host/spans", "spans"),
         ] {
-            assert_eq!(database_name(uri), Ok(name.to_owned()), "{uri}");
+            assert_eq!(database_name(uri).as_deref(), Some(name), "{uri}");
         }
         for uri in [
             "mongodb://host",
@@ -282,7 +233,7 @@ mod tests {
             "mongodb://host/%ff",
             &format!("mongodb://host/{}", "x".repeat(DATABASE_NAME_MAX + 1)),
         ] {
-            assert!(database_name(uri).is_err(), "{uri}");
+            assert!(database_name(uri).is_none(), "{uri}");
         }
     }
 
@@ -322,7 +273,7 @@ mod tests {
             ("directconnection=true&replicaset=rs0", "directConnection"),
         ] {
             let uri = DatabaseUri::parse(&format!("mongodb://a:1,b:2/spans?{query}"));
-            let uri = uri.or_else(|_| DatabaseUri::parse(&format!("mongodb://a/spans?{query}")));
+            let uri = uri.or_else(|| DatabaseUri::parse(&format!("mongodb://a/spans?{query}")));
             let weakened = uri.unwrap().weakened;
             assert_eq!(weakened.len(), 1, "{query}");
             assert!(weakened[0].starts_with(name), "{query}: {weakened:?}");
@@ -349,11 +300,11 @@ mod tests {
     #[test]
     fn collections_have_the_names_that_mongodb_takes() {
         for name in ["spans", "abacus-spans", "billing.spans"] {
-            assert!(CollectionName::parse(name).is_ok());
+            assert!(is_collection(name));
         }
         let long = "x".repeat(COLLECTION_NAME_MAX + 1);
         for name in ["system.spans", "a$b", ".spans", "spans.", "a\0b", &long] {
-            assert!(CollectionName::parse(name).is_err(), "{name:?}");
+            assert!(!is_collection(name), "{name:?}");
         }
     }
 }

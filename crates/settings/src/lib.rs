@@ -26,12 +26,12 @@ use std::time::Duration;
 pub use common::{HttpSettings, LogSettings, TraceSettings};
 pub use database::{DatabaseSettings, DatabaseUri};
 pub use load::Variables;
-pub use program::{EarlyExit, Printout, Program, help, load, start};
+pub use program::{EarlyExit, Program, help, load, start};
 pub use receiver::ReceiverSettings;
 pub use sampling::{MonthSettings, SamplingSettings, SlackSettings};
 pub use security::SecuritySettings;
 pub use table::{Common, Setting, Settings};
-pub use upstream::{CloudEventsSettings, Destination, UpstreamSettings};
+pub use upstream::{Horizon, UpstreamKind, UpstreamSettings};
 pub use worker::{DistressSettings, LedgerRetention, WorkerSettings};
 
 /// Whole milliseconds; no setting takes more than fit.

@@ -134,9 +134,9 @@ impl Service {
         is_mongodb.then_some(uri)
     }
 
-    fn names(&self) -> impl Iterator<Item = &str> {
-        let names = [&self.binding_name, &self.name].into_iter();
-        names.filter_map(|name| name.as_deref())
+    fn is_called(&self, wanted: &str) -> bool {
+        let names = [&self.name, &self.binding_name];
+        names.into_iter().flatten().any(|name| name == wanted)
     }
 }
 
@@ -145,37 +145,25 @@ impl Service {
 fn bound(services: &[String], wanted: Option<&str>) -> Result<Option<String>, String> {
     let mut databases: Vec<Service> = Vec::new();
     for text in services {
-        let by_label: BTreeMap<String, Vec<Service>> =
-            serde_json::from_str(text).map_err(|error| {
-                format!(
-                    "{SERVICES} is not JSON as expected in line {}",
-                    error.line()
-                )
-            })?;
+        let by_label: BTreeMap<String, Vec<Service>> = serde_json::from_str(text)
+            .map_err(|error| format!("{SERVICES} is not as expected in line {}", error.line()))?;
         databases.extend(by_label.into_values().flatten());
     }
     databases.retain(|service| service.uri().is_some());
     // The platform may present one binding in both ways.
     databases.dedup_by(|later, earlier| later.uri() == earlier.uri());
-    let all: Vec<String> = databases
+    let names = databases
         .iter()
-        .map(|it| format!("'{}'", it.names().next().unwrap_or("unnamed")))
-        .collect();
-    databases.retain(|it| wanted.is_none_or(|wanted| it.names().any(|name| name == wanted)));
+        .map(|it| it.binding_name.as_ref().or(it.name.as_ref()));
+    let names: Vec<String> = names.flatten().map(|name| format!("'{name}'")).collect();
+    databases.retain(|it| wanted.is_none_or(|wanted| it.is_called(wanted)));
     match (databases.as_slice(), wanted) {
         ([one], _) => Ok(one.uri().map(str::to_owned)),
         ([], None) => Ok(None),
-        ([], Some(wanted)) => Err(format!(
-            "no MongoDB service '{wanted}' is bound; those that are: {}",
-            if all.is_empty() {
-                "none".to_owned()
-            } else {
-                all.join(", ")
-            }
-        )),
-        _ => Err(format!(
-            "which MongoDB service is meant? SAMPLER_DB_SERVICE names one of {}",
-            all.join(", ")
+        (_, wanted) => Err(format!(
+            "SAMPLER_DB_SERVICE is {}: expected the name of one bound MongoDB service of: {}",
+            wanted.unwrap_or("not set"),
+            names.join(", ")
         )),
     }
 }

@@ -10,19 +10,13 @@ use crate::Settings;
 use crate::load::{Variables, gather, of_this_process};
 use crate::reader::Reader;
 
-/// What each program prints if it is asked to.
-const USUAL: [(&str, &str); 4] = [
-    (
-        "--check-config",
-        "Checks the settings, and prints every mistake or what will be used",
-    ),
-    (
-        "--help-settings",
-        "Prints all settings as a table in Markdown",
-    ),
-    ("--help", "Prints this"),
-    ("--version", "Prints the version"),
-];
+/// What any program prints if it is asked to.
+const USUAL: &str =
+    "  --check-config   Checks the settings, and prints every mistake or what will be used
+  --help-settings  Prints all settings as a table in Markdown
+  --help           Prints this
+  --version        Prints the version
+";
 
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
@@ -31,20 +25,11 @@ pub struct Program {
     /// Its purpose, in one sentence.
     pub about: &'static str,
     pub version: &'static str,
-    /// Further documents that it can print.
     pub printouts: &'static [Printout],
 }
 
-/// A document that a program prints if it is called with a flag.
-#[derive(Clone, Copy, Debug)]
-pub struct Printout {
-    /// The flag, with its dashes.
-    pub flag: &'static str,
-    /// The document that it prints, for the help.
-    pub about: &'static str,
-    /// Makes the document.
-    pub text: fn() -> String,
-}
+/// A flag, and the document in Markdown that a program prints if it is called with it.
+pub(crate) type Printout = (&'static str, fn() -> String);
 
 /// The end of a program that does not start: an exit code, and a text, for the standard output where the code is 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,8 +81,8 @@ pub fn load<S: Settings>(
         ["--help" | "-h"] => return ends(0, usage(program)),
         ["--version" | "-V"] => return ends(0, format!("{} {}\n", program.name, program.version)),
         ["--help-settings"] => return ends(0, help::<S>()),
-        other => match program.printouts.iter().find(|own| *other == [own.flag]) {
-            Some(own) => return ends(0, (own.text)()),
+        other => match program.printouts.iter().find(|own| *other == [own.0]) {
+            Some((_, document)) => return ends(0, document()),
             None => return ends(EXIT_SETTINGS, usage(program)),
         },
     };
@@ -120,12 +105,15 @@ pub fn load<S: Settings>(
 }
 
 fn usage(program: &Program) -> String {
-    let own = program.printouts.iter().map(|own| (own.flag, own.about));
-    let mut text = format!("{}\n\nUsage: {} [OPTION]\n\n", program.about, program.name);
-    for (flag, about) in own.chain(USUAL) {
-        let _ = writeln!(text, "  {flag:<17} {about}");
-    }
-    text
+    let Program { name, about, .. } = program;
+    let own = program
+        .printouts
+        .iter()
+        .map(|(flag, _)| format!("  {flag}\n"));
+    format!(
+        "{about}\n\nUsage: {name} [OPTION]\n\n{}{USUAL}",
+        own.collect::<String>()
+    )
 }
 
 /// All settings as a table in Markdown, in the order of their groups.

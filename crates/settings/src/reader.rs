@@ -64,15 +64,11 @@ impl Reader {
     fn checked<T: Value>(&mut self, name: &str, is_fine: impl FnOnce(&T) -> bool) -> T {
         let setting = self.setting(name);
         match self.texts.get(name).map(|text| T::parse(text)) {
-            Some(Ok(value)) if is_fine(&value) => return value,
-            Some(Err(detail)) if !detail.is_empty() => {
-                self.reject(name, &format!("{} ({detail})", setting.expected()));
-            }
-            Some(_) => self.reject(name, &setting.expected()),
+            Some(Some(value)) if is_fine(&value) => return value,
+            Some(_) => self.miss(name),
             None => {}
         }
-        let default = setting.default.map(T::parse);
-        let default = default.map_or_else(T::if_unset, Result::ok);
+        let default = setting.default.map_or(T::UNSET, T::parse);
         default.unwrap_or_else(|| panic!("the setting {name} has no default that is valid"))
     }
 
@@ -89,7 +85,7 @@ impl Reader {
         }
     }
 
-    /// Adds the mistake that a setting is needed and not set.
+    /// Adds the mistake that a setting is wrong, or is needed and not set.
     pub(crate) fn miss(&mut self, name: &str) {
         let expected = self.setting(name).expected();
         self.reject(name, &expected);

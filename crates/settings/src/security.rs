@@ -24,15 +24,8 @@ use crate::table::settings;
 /// How long one request to the token server may take.
 const TOKEN_SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Variables by which the HTTP client finds a proxy, as curl and Node.js programs do.
-const PROXIES: [&str; 6] = [
-    "HTTP_PROXY",
-    "http_proxy",
-    "HTTPS_PROXY",
-    "https_proxy",
-    "ALL_PROXY",
-    "all_proxy",
-];
+/// Variables by which the HTTP client finds a proxy, as curl and Node.js programs do; also in lower case.
+const PROXIES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
 
 settings! {
     /// The checks of callers, and the credentials of the program itself.
@@ -72,8 +65,8 @@ settings! {
         client_scope: Option<String> = "SAMPLER_CLIENT_SCOPE";
         /// The audience that this program's client requests, for token servers such as Auth0 that ask for one.
         client_audience: Option<String> = "SAMPLER_CLIENT_AUDIENCE";
-        /// A PEM file with certificate authorities to trust for HTTPS, in addition to those of the system. For the
-        /// database, use tlsCAFile in DB_URI.
+        /// A PEM file with certificate authorities to trust for HTTPS, in addition to those of the system. It is read at
+        /// the start. For the database, use tlsCAFile in DB_URI.
         ca_file: Option<CaBundle> = "SAMPLER_CA_FILE";
     }
 }
@@ -146,9 +139,13 @@ impl SecuritySettings {
     fn token_server_and_setting(&self) -> Option<(TokenServer, &'static str)> {
         let oidc = self.oidc_issuer.clone().map(TokenServer::Oidc);
         let of = |url: &Option<Url>| url.clone().map(TokenServer::CloudFoundry);
-        oidc.map(|server| (server, "SAMPLER_OIDC_ISSUER"))
-            .or_else(|| of(&self.auth_server).map(|server| (server, "AUTH_SERVER")))
-            .or_else(|| of(&self.api).map(|server| (server, "API")))
+        [
+            (oidc, "SAMPLER_OIDC_ISSUER"),
+            (of(&self.auth_server), "AUTH_SERVER"),
+            (of(&self.api), "API"),
+        ]
+        .into_iter()
+        .find_map(|(server, setting)| Some((server?, setting)))
     }
 
     /// The one algorithm that tokens may be signed with.
@@ -266,47 +263,45 @@ impl SecuritySettings {
         tokens: Option<&Authenticator>,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Access> {
-        if !self.secured && !self.is_healthcheck_secured() {
-            return Ok(Access {
-                health: Monitors::Anybody,
-                metrics: Monitors::Anybody,
-            });
-        }
-        let tokens = match tokens.filter(|_| self.secured) {
+        let (api, health) = (self.secured, self.is_healthcheck_secured());
+        let tokens = match tokens.filter(|_| api) {
             Some(tokens) => tokens.clone(),
-            None => self.bearer(clock)?,
+            None if api || health => self.bearer(clock)?,
+            None => Authenticator::none(),
         };
-        let metrics = Monitors::WithToken(tokens);
-        let health = if self.is_healthcheck_secured() {
-            metrics.clone()
-        } else {
-            Monitors::Anybody
+        let monitors = |needs_token| {
+            if needs_token {
+                Monitors::WithToken(tokens.clone())
+            } else {
+                Monitors::Anybody
+            }
         };
-        Ok(Access { health, metrics })
+        Ok(Access {
+            health: monitors(health),
+            metrics: monitors(api || health),
+        })
     }
 
     fn bearer(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
-        let algorithm = self.algorithm();
+        let (algorithm, issuer) = (self.algorithm(), self.issuer());
         let keyring = if let Some(key) = &self.jwt_key {
             Keyring::configured(Keys::configured(key.expose_secret(), algorithm)?)
         } else {
             let discoverer = self.discoverer()?.context("no token server is known")?;
-            let issuer = match self.issuer() {
-                Some(_) => Issuer::Configured,
-                None => Issuer::Discovered,
-            };
-            Keyring::fetched(discoverer, algorithm, issuer, Pace::default())
+            let of = issuer
+                .as_ref()
+                .map_or(Issuer::Discovered, |_| Issuer::Configured);
+            Keyring::fetched(discoverer, algorithm, of, Pace::default())
         };
         let policy = Policy {
             algorithm,
-            issuer: self.issuer(),
+            issuer,
             audiences: self.token_audience.clone(),
         };
         Ok(Authenticator::bearer(keyring, policy, clock))
     }
 
-    /// Logs each weakness. `called` is the address that is called with tokens, with the name of
-    /// its setting.
+    /// Logs each weakness. `called` is the address that is called with tokens, with the name of its setting.
     pub(crate) fn announce(&self, called: Option<&(&str, Url)>, variables: &Variables) {
         if self.skip_ssl_validation {
             warn!(
@@ -314,11 +309,14 @@ impl SecuritySettings {
                 "SKIP_SSL_VALIDATION is true: certificates of the upstream and of UAA are not checked"
             );
         }
-        if let Some(server) = self.token_server().filter(|it| is_http(it.address())) {
+        let is_http = |url: &Url| url.scheme() == "http";
+        if let Some((_, setting)) = self
+            .token_server_and_setting()
+            .filter(|(server, _)| is_http(server.address()))
+        {
             warn!(
                 code = "security.token_server_http",
-                address = server.address().origin().ascii_serialization(),
-                "the token server is called over http: credentials can be read on the way"
+                setting, "the token server is called over http: credentials can be read on the way"
             );
         }
         if let Some((setting, _)) = called.filter(|(_, url)| is_http(url)) {
@@ -333,18 +331,17 @@ impl SecuritySettings {
                 "JWTKEY is set without SAMPLER_TOKEN_ISSUER: tokens of any issuer are accepted"
             );
         }
-        let is_set = |name: &&str| variables.get(*name).is_some_and(|it| !it.is_empty());
-        let proxies: Vec<&str> = PROXIES.into_iter().filter(is_set).collect();
-        if !proxies.is_empty() {
+        let is_proxy = |name: &str| PROXIES.contains(&name.to_ascii_uppercase().as_str());
+        let set = variables
+            .iter()
+            .filter(|(name, value)| is_proxy(name) && !value.is_empty());
+        let names: Vec<&str> = set.map(|(name, _)| name.as_str()).collect();
+        if !names.is_empty() {
             warn!(
                 code = "security.proxy",
-                variables = proxies.join(", "),
+                variables = names.join(", "),
                 "the upstream and the token server are called through a proxy of the environment"
             );
         }
     }
-}
-
-fn is_http(url: &Url) -> bool {
-    url.scheme() == "http"
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use sampler_domain::{Contract, Memory};
-use sampler_upstream::{EventAttributes, FindUrl};
+use sampler_upstream::FindUrl;
 use secrecy::SecretString;
 use url::Url;
 
 use crate::reader::Reader;
 use crate::table::settings;
-use crate::value::{duration, text, value, web_address};
+use crate::value::{duration, texts, values, web_address};
 use crate::{WorkerSettings, millis};
 
 /// The longest horizon: ten years.
@@ -48,41 +48,13 @@ pub enum UpstreamKind {
     CloudEvents,
 }
 
-value!(UpstreamKind, "abacus or cloudevents", |name| match name {
-    "abacus" => Some(UpstreamKind::Abacus),
-    "cloudevents" => Some(UpstreamKind::CloudEvents),
-    _ => None,
-});
-
 /// An address whose path and query may hold a key.
 #[derive(Clone, Debug)]
-pub struct UpstreamUrl(Url);
+pub struct UpstreamUrl(pub Url);
 
-value!(
-    secret UpstreamUrl,
-    "an http or https address with a host, without credentials",
-    |text| web_address(text).map(UpstreamUrl)
-);
-
+/// A token without spaces: one with spaces would not be sent.
 #[derive(Clone, Debug)]
-pub struct UpstreamToken(SecretString);
-
-// A token with spaces would not be sent.
-value!(secret UpstreamToken, "visible ASCII without spaces", |text: &str| {
-    is_visible(text).then(|| UpstreamToken(text.into()))
-});
-
-text!(EventSource, "a URI reference", |text: &str| {
-    let base = Url::parse("http://sampler.invalid/").expect("a plain address");
-    let is_plain = !text.contains(['<', '>', '"', '{', '}', '|', '\\', '^', '`']);
-    is_visible(text) && is_plain && base.join(text).is_ok()
-});
-
-text!(
-    EventType,
-    "text without control characters",
-    |text: &str| { !text.trim().is_empty() && !text.chars().any(char::is_control) }
-);
+pub struct UpstreamToken(pub SecretString);
 
 /// How long an upstream recognises a repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,116 +63,67 @@ pub enum Horizon {
     For(Duration),
 }
 
-value!(
-    Horizon,
-    "forever, or a duration up to ten years (milliseconds, or a number with ms, s, m, h or d)",
-    |text| match text {
-        "forever" => Some(Horizon::Forever),
-        text => duration(text)
-            .filter(|it| *it <= HORIZON_MAX)
-            .map(Horizon::For),
-    }
-);
+values! {
+    UpstreamKind: "abacus or cloudevents", |name| match name {
+        "abacus" => Some(UpstreamKind::Abacus),
+        "cloudevents" => Some(UpstreamKind::CloudEvents),
+        _ => None,
+    };
+    UpstreamUrl, secret: "an http or https address with a host, without credentials",
+        |text| web_address(text).map(UpstreamUrl);
+    UpstreamToken, secret: "visible ASCII without spaces",
+        |text: &str| is_visible(text).then(|| UpstreamToken(text.into()));
+    Horizon: "forever, or a duration up to ten years (milliseconds, or a number with ms, s, m, h or d)",
+        |text| match text {
+            "forever" => Some(Horizon::Forever),
+            text => duration(text).filter(|it| *it <= HORIZON_MAX).map(Horizon::For),
+        };
+}
+
+texts! {
+    EventSource: "a URI reference", is_reference;
+    EventType: "text without control characters",
+        |text: &str| !text.trim().is_empty() && !text.chars().any(char::is_control);
+}
+
+fn is_reference(text: &str) -> bool {
+    let base = Url::parse("http://sampler.invalid/").expect("a plain address");
+    let is_plain = !text.contains(['<', '>', '"', '{', '}', '|', '\\', '^', '`']);
+    is_visible(text) && is_plain && base.join(text).is_ok()
+}
 
 fn is_visible(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// What takes the usages.
-#[derive(Clone, Debug)]
-pub enum Destination {
-    /// Abacus's collector at this address.
-    Abacus(Url),
-    /// A receiver of CloudEvents.
-    CloudEvents(Box<CloudEventsSettings>),
-}
-
-/// A receiver of CloudEvents.
-#[derive(Clone, Debug)]
-pub struct CloudEventsSettings {
-    /// Where each usage is posted.
-    pub url: Url,
-    pub attributes: EventAttributes,
-    /// The token of posts and lookups.
-    pub token: Option<SecretString>,
-    /// How long a repeat is recognised.
-    pub contract: Contract,
-    pub find_url: Option<FindUrl>,
-    /// How long after a post a usage may still not be found.
-    pub settles: Duration,
-}
-
-impl Destination {
-    /// Its address.
-    pub fn url(&self) -> &Url {
-        match self {
-            Self::Abacus(url) => url,
-            Self::CloudEvents(upstream) => &upstream.url,
-        }
-    }
-
-    /// The setting of its address.
-    pub fn setting(&self) -> &'static str {
-        match self {
-            Self::Abacus(_) => "COLLECTOR_URL",
-            Self::CloudEvents(_) => "SAMPLER_UPSTREAM_URL",
-        }
-    }
-
-    /// Whether it has a token of its own, in place of those of this program's client.
-    pub fn has_token(&self) -> bool {
-        matches!(self, Self::CloudEvents(upstream) if upstream.token.is_some())
-    }
-}
-
 impl WorkerSettings {
-    /// What takes the usages; none where settings for it are missing.
-    pub fn destination(&self) -> Option<Destination> {
+    /// The address that takes the usages, with the name of its setting.
+    pub fn destination(&self) -> (&'static str, Option<&Url>) {
         match self.upstream.kind {
-            UpstreamKind::Abacus => self.delivery.collector_url.clone().map(Destination::Abacus),
+            UpstreamKind::Abacus => ("COLLECTOR_URL", self.delivery.collector_url.as_ref()),
             UpstreamKind::CloudEvents => {
-                let settings = self.upstream.cloud_events(self.delivery.timeout)?;
-                Some(Destination::CloudEvents(Box::new(settings)))
+                let url = self.upstream.url.as_ref().map(|url| &url.0);
+                ("SAMPLER_UPSTREAM_URL", url)
             }
         }
     }
 
-    pub(crate) fn check_destination(&self, reader: &mut Reader) {
-        match self.upstream.kind {
-            UpstreamKind::Abacus if self.delivery.collector_url.is_none() => {
-                reader.miss("COLLECTOR_URL");
-            }
-            UpstreamKind::Abacus => {}
-            UpstreamKind::CloudEvents => self.upstream.check(self.confirm.enabled, reader),
+    /// How long the upstream recognises a repeat.
+    pub fn contract(&self) -> Contract {
+        match self.upstream.horizon {
+            Some(Horizon::For(horizon)) => Contract::Forgets(Memory {
+                horizon: millis(horizon),
+                settles: millis(self.upstream.settles),
+                post_timeout: millis(self.delivery.timeout),
+            }),
+            Some(Horizon::Forever) | None => Contract::Forever,
         }
     }
 }
 
 impl UpstreamSettings {
-    fn cloud_events(&self, post_timeout: Duration) -> Option<CloudEventsSettings> {
-        let contract = match self.horizon? {
-            Horizon::Forever => Contract::Forever,
-            Horizon::For(horizon) => Contract::Forgets(Memory {
-                horizon: millis(horizon),
-                settles: millis(self.settles),
-                post_timeout: millis(post_timeout),
-            }),
-        };
-        Some(CloudEventsSettings {
-            url: self.url.as_ref()?.0.clone(),
-            attributes: EventAttributes::new(&self.source, &self.event_type),
-            token: self.token.as_ref().map(|token| token.0.clone()),
-            contract,
-            find_url: self.find_url.clone(),
-            settles: self.settles,
-        })
-    }
-
     /// Refuses what is missing or contradictory for a receiver of CloudEvents.
-    fn check(&self, confirms: bool, reader: &mut Reader) {
-        if self.url.is_none() {
-            reader.miss("SAMPLER_UPSTREAM_URL");
-        }
+    pub(crate) fn check(&self, confirms: bool, reader: &mut Reader) {
         if self.horizon.is_none() {
             reader.miss("SAMPLER_UPSTREAM_HORIZON");
         }

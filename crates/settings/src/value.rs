@@ -1,6 +1,5 @@
 //! The values that settings take, out of their texts.
 
-use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
@@ -42,59 +41,33 @@ pub(crate) trait Value: Sized {
     /// Whether no text of this type may be shown.
     const IS_SECRET: bool = false;
 
-    /// The value that the text says.
-    ///
-    /// # Errors
-    /// What is wrong beyond that, or nothing. It repeats nothing of a secret.
-    fn parse(text: &str) -> Result<Self, String>;
-
     /// The value of a setting that is not set and has no default; none if it must have one.
-    fn if_unset() -> Option<Self> {
-        None
-    }
+    const UNSET: Option<Self> = None;
+
+    /// The value that the text says.
+    fn parse(text: &str) -> Option<Self>;
 }
 
-/// What a function that parses returns.
-pub(crate) trait Parsed<T> {
-    fn result(self) -> Result<T, String>;
-}
-
-impl<T> Parsed<T> for Option<T> {
-    fn result(self) -> Result<T, String> {
-        self.ok_or_else(String::new)
-    }
-}
-
-impl<T, E: Display> Parsed<T> for Result<T, E> {
-    fn result(self) -> Result<T, String> {
-        self.map_err(|error| error.to_string())
-    }
-}
-
-/// Implements [`Value`] by a function that returns an `Option` or a `Result`.
-macro_rules! value {
-    ($type:ty, $expected:expr, $parse:expr) => {
-        $crate::value::value!($type, $expected, $parse, false);
-    };
-    (secret $type:ty, $expected:expr, $parse:expr) => {
-        $crate::value::value!($type, $expected, $parse, true);
-    };
-    ($type:ty, $expected:expr, $parse:expr, $is_secret:literal) => {
+/// Implements [`Value`] of types: each with what a text must be, and a function that reads one.
+macro_rules! values {
+    (@secret) => { false };
+    (@secret secret) => { true };
+    ($($type:ty $(, $secret:ident)?: $expected:expr, $parse:expr;)+) => {$(
         impl $crate::value::Value for $type {
             const EXPECTED: &'static str = $expected;
-            const IS_SECRET: bool = $is_secret;
+            const IS_SECRET: bool = $crate::value::values!(@secret $($secret)?);
 
-            fn parse(text: &str) -> Result<Self, String> {
-                $crate::value::Parsed::result($parse(text))
+            fn parse(text: &str) -> Option<Self> {
+                $parse(text)
             }
         }
-    };
+    )+};
 }
-pub(crate) use value;
+pub(crate) use values;
 
-/// Declares a text that must be fine by a function.
-macro_rules! text {
-    ($type:ident, $expected:expr, $is_fine:expr) => {
+/// Declares texts: each with what it must be, and a function that knows.
+macro_rules! texts {
+    ($($type:ident: $expected:expr, $is_fine:expr;)+) => {$(
         pub(crate) struct $type(String);
 
         impl From<$type> for String {
@@ -103,84 +76,50 @@ macro_rules! text {
             }
         }
 
-        $crate::value::value!($type, $expected, |text: &str| {
-            $is_fine(text).then(|| $type(text.to_owned()))
-        });
+        $crate::value::values! {
+            $type: $expected, |text: &str| $is_fine(text).then(|| $type(text.to_owned()));
+        }
+    )+};
+}
+pub(crate) use texts;
+
+values! {
+    u16: "a whole number", whole;
+    u32: "a whole number", whole;
+    usize: "a whole number", whole;
+    bool: "true or false", |text: &str| text.parse().ok();
+    Duration: "a duration (milliseconds, or a number with ms, s, m, h or d)", duration;
+    Size: "a size (bytes, or a number with b, kb, mb or gb)", size;
+    Url: "an http or https address with a host, without credentials, query or fragment",
+        |text| web_address(text).filter(|url| url.query().is_none() && url.fragment().is_none());
+    String: "text of at most 16384 bytes", short;
+    SecretString, secret: String::EXPECTED, |text| short(text).map(SecretString::from);
+    Algorithm: "HS256, HS384, HS512, RS256, RS384, RS512 or ES256", Algorithm::from_name;
+    Audiences: "audiences, with commas between them, each with something before a final *",
+        |text| Audiences::parse(text).ok();
+    CaBundle: "a file of certificates as PEM that can be read, of at most 4 MiB",
+        |path| CaBundle::read(Path::new(path)).ok();
+    FindUrl, secret: "an http or https address with {id} in it", |text| FindUrl::new(text).ok();
+    Units: r#"units of measures, as in memory = "MB", each measure once"#, |text: &str| text.parse().ok();
+    Granularity: "minute, hour, day or month", |text: &str| text.parse().ok();
+    Vec<GranularityOverride>: r#"a list such as [{"resource_id":"postgres","plan_id":"large","granularity":"hour"}], where plan_id may be left out, and none is repeated"#,
+        overrides;
+    LogFormat: "auto, json or text", |name| match name {
+        "auto" => Some(LogFormat::Auto),
+        "json" => Some(LogFormat::Json),
+        "text" => Some(LogFormat::Text),
+        _ => None,
     };
 }
-pub(crate) use text;
-
-value!(u16, "a whole number", whole);
-value!(u32, "a whole number", whole);
-value!(usize, "a whole number", whole);
-value!(bool, "true or false", |text: &str| text.parse().ok());
-value!(
-    Duration,
-    "a duration (milliseconds, or a number with ms, s, m, h or d)",
-    duration
-);
-value!(
-    Size,
-    "a size (bytes, or a number with b, kb, mb or gb)",
-    size
-);
-value!(
-    Url,
-    "an http or https address with a host, without credentials, query or fragment",
-    |text| web_address(text).filter(|url| url.query().is_none() && url.fragment().is_none())
-);
-value!(String, "text of at most 16384 bytes", short);
-value!(secret SecretString, String::EXPECTED, |secret| short(secret).map(SecretString::from));
-value!(
-    Algorithm,
-    "HS256, HS384, HS512, RS256, RS384, RS512 or ES256",
-    Algorithm::from_name
-);
-value!(
-    Audiences,
-    "audiences, with commas between them",
-    Audiences::parse
-);
-value!(CaBundle, "a file of certificates as PEM", |path| {
-    CaBundle::read(Path::new(path))
-});
-value!(secret FindUrl, "an http or https address with {id} in it", FindUrl::new);
-value!(
-    Units,
-    r#"units of measures, as in memory = "MB""#,
-    str::parse::<Units>
-);
-value!(Granularity, "minute, hour, day or month", |text: &str| text
-    .parse()
-    .ok());
-value!(
-    Vec<GranularityOverride>,
-    r#"a list such as [{"resource_id":"postgres","plan_id":"large","granularity":"hour"}], where plan_id may be left out"#,
-    |text| {
-        let overrides: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let checked = Granularities::new(Granularity::Day, overrides.clone());
-        checked
-            .map(|_| overrides)
-            .map_err(|error| error.to_string())
-    }
-);
-value!(LogFormat, "auto, json or text", |name| match name {
-    "auto" => Some(LogFormat::Auto),
-    "json" => Some(LogFormat::Json),
-    "text" => Some(LogFormat::Text),
-    _ => None,
-});
 
 impl<T: Value> Value for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;
     const IS_SECRET: bool = T::IS_SECRET;
 
-    fn parse(text: &str) -> Result<Self, String> {
-        T::parse(text).map(Some)
-    }
+    const UNSET: Option<Self> = Some(None);
 
-    fn if_unset() -> Option<Self> {
-        Some(None)
+    fn parse(text: &str) -> Option<Self> {
+        T::parse(text).map(Some)
     }
 }
 
@@ -239,6 +178,12 @@ fn parts<'t>(text: &'t str, units: &[(&str, u64)]) -> Option<(&'t str, u64)> {
     let (number, unit) = text.split_at(text.find(is_of_unit).unwrap_or(text.len()));
     let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
     Some((number, *factor))
+}
+
+fn overrides(text: &str) -> Option<Vec<GranularityOverride>> {
+    let overrides: Vec<_> = serde_json::from_str(text).ok()?;
+    let checked = Granularities::new(Granularity::Day, overrides.clone());
+    checked.is_ok().then_some(overrides)
 }
 
 /// An http or https address with a host, without credentials.
@@ -331,7 +276,7 @@ mod tests {
 
     #[test]
     fn addresses_are_of_http_servers_and_hold_no_credentials() {
-        assert!(<Url as Value>::parse("https://host:1/path").is_ok());
+        assert!(<Url as Value>::parse("https://host:1/path").is_some());
         for text in [
             "",
             "host",
@@ -344,7 +289,7 @@ mod tests {
             "http://me@host",
             "http://me:secret@host",
         ] {
-            assert!(<Url as Value>::parse(text).is_err(), "{text:?}");
+            assert!(<Url as Value>::parse(text).is_none(), "{text:?}");
         }
     }
 }

@@ -11,7 +11,8 @@ use crate::common::{HttpSettings, LogSettings, TraceSettings};
 use crate::reader::Reader;
 use crate::sampling::MonthSettings;
 use crate::table::{groups, settings};
-use crate::value::{duration, value};
+use crate::upstream::UpstreamKind;
+use crate::value::{duration, values};
 use crate::{DatabaseSettings, SamplingSettings, SecuritySettings, UpstreamSettings, millis};
 
 /// How long entries of the ledger may be kept.
@@ -132,11 +133,10 @@ pub struct LedgerRetention {
     pub month: Duration,
 }
 
-value!(
-    LedgerRetention,
-    "granularities (minute, hour, day, month), each once with a duration from 1h to 3660d, as in minute=32d,hour=93d",
-    LedgerRetention::read
-);
+values! {
+    LedgerRetention: "granularities (minute, hour, day, month), each once with a duration from 1h to 3660d, as in \
+        minute=32d,hour=93d", LedgerRetention::read;
+}
 
 impl LedgerRetention {
     fn read(text: &str) -> Option<Self> {
@@ -192,15 +192,21 @@ impl DistressSettings {
 
 impl WorkerSettings {
     fn called(&self) -> Option<(&'static str, Url)> {
-        let destination = self.destination()?;
-        let has_token = self.security.secured || destination.has_token();
-        has_token.then(|| (destination.setting(), destination.url().clone()))
+        let has_token = self.security.secured
+            || (self.upstream.kind == UpstreamKind::CloudEvents && self.upstream.token.is_some());
+        let (setting, url) = self.destination();
+        url.filter(|_| has_token).map(|url| (setting, url.clone()))
     }
 
     /// Refuses settings that are valid alone, but together would bill wrongly, or never be ready.
     fn check(&self, reader: &mut Reader) {
         self.security.require_client(reader);
-        self.check_destination(reader);
+        if let (missing, None) = self.destination() {
+            reader.miss(missing);
+        }
+        if self.upstream.kind == UpstreamKind::CloudEvents {
+            self.upstream.check(self.confirm.enabled, reader);
+        }
         self.check_months(reader);
         self.check_loops(reader);
         reader.require(
@@ -283,7 +289,7 @@ mod tests {
             "hour=1d,hour=2d",
             "hour=30d day=1d",
         ] {
-            assert!(LedgerRetention::parse(text).is_err(), "{text}");
+            assert!(LedgerRetention::parse(text).is_none(), "{text}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sampler_domain::{Contract, Granularity};
-use sampler_settings::{Destination, ReceiverSettings, Setting, Settings, WorkerSettings};
+use sampler_settings::{ReceiverSettings, Setting, Settings, WorkerSettings};
 use secrecy::ExposeSecret;
 
 use crate::{Variable, assert_told};
@@ -191,11 +191,8 @@ fn an_upstream_needs_what_keeps_usages_from_counting_twice() {
         assert!(!text.contains("s3cr3t"), "{text}");
         assert_eq!(text.lines().count(), 2, "{text}");
     }
-    let destination = to(&[day, find]).unwrap().destination().unwrap();
-    let Destination::CloudEvents(upstream) = destination else {
-        panic!("another destination")
-    };
-    assert!(matches!(upstream.contract, Contract::Forgets(memory) if memory.horizon == 86_400_000));
+    let contract = to(&[day, find]).unwrap().contract();
+    assert!(matches!(contract, Contract::Forgets(memory) if memory.horizon == 86_400_000));
     to(&[forever]).unwrap();
 }
 

@@ -129,10 +129,10 @@ fn a_bound_database_counts_before_what_is_written_down() {
     let several = uri(&[("VCAP_SERVICES", &two)]).unwrap_err();
     assert_told(
         &several,
-        &["SAMPLER_DB_SERVICE names one of 'spans', 'archive'"],
+        &["SAMPLER_DB_SERVICE is not set", "of: 'spans', 'archive'\n"],
     );
     let absent = uri(&[("SAMPLER_DB_SERVICE", "absent")]).unwrap_err();
-    assert_told(&absent, &["those that are: none"]);
+    assert_told(&absent, &["SAMPLER_DB_SERVICE is absent", "of: \n"]);
     let nowhere = uri(&[("VCAP_SERVICES_FILE_PATH", "nowhere.json")]).unwrap_err();
     assert_told(&nowhere, &["the file nowhere.json cannot be read"]);
 }
