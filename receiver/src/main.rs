@@ -13,7 +13,7 @@ use sampler_service::program::{self, Startup};
 use sampler_service::security::Authenticator;
 use sampler_service::telemetry::error_chain;
 use sampler_settings::ReceiverSettings;
-use sampler_steering::DatabaseClock;
+use sampler_steering::{DatabaseClock, FOLLOW_INTERVAL};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_upstream::{ClientOptions, Provisioning};
 
@@ -141,7 +141,7 @@ async fn prepare_and_watch(
         && program::until_done(shutdown, async || clock.read(&**store).await.map(|()| true)).await
         && receiver.prepare(shutdown.soft().cancelled()).await
     {
-        let steering = receiver.stay_steered(shutdown.soft());
+        let steering = receiver.steering.follow(FOLLOW_INTERVAL, shutdown.soft());
         let watching = watch(watched, shutdown);
         tokio::join!(watching, steering);
     }

@@ -1,25 +1,16 @@
-//! What a receiver does beside its requests: it follows the control, and counts the backlog if no worker
-//! does.
+//! The backlog that a receiver shows.
 
-use std::time::Duration;
-
-use sampler_service::telemetry::error_chain;
 use sampler_settings::millis;
-use sampler_steering::{FOLLOW_INTERVAL, MonthClose, count_backlog, count_pause};
+use sampler_steering::MonthClose;
 use sampler_store::{Backlog, BacklogQuery, Published, StoreError};
-use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
 use crate::Receiver;
 
-/// How late a count may come before it counts as missing, ms.
-const LATE: i64 = 1_000;
+/// The age at which a count that took no time is old, ms. A worker counts every 2 s.
+const OLD: i64 = 3_000;
 
-/// If no worker has counted for this long, a receiver counts, for its metrics. In ms.
-const NOBODY_COUNTS: i64 = 30_000;
-
-/// The interval of the checks whether a worker counts.
-const LOOK: Duration = Duration::from_secs(10);
+/// A worker waits 20 times as long as a count took.
+const OLD_BY_COST: i64 = 21;
 
 impl Receiver {
     pub fn month(&self) -> MonthClose {
@@ -31,56 +22,20 @@ impl Receiver {
 
     /// The last count. If that is old, because no worker counts, the backlog is counted now.
     pub(crate) async fn backlog(&self) -> Result<Backlog, StoreError> {
-        let published = self.parts.operating.published_backlog().await?;
-        match published {
-            Some(published) if overdue(&published) <= LATE => Ok(published.value),
-            _ => self.count_backlog().await,
-        }
-    }
-
-    async fn count_backlog(&self) -> Result<Backlog, StoreError> {
-        let now = self.parts.clock.now();
-        let query = BacklogQuery {
-            now,
-            closing: self.month().closing(now),
-        };
-        count_backlog(&*self.parts.operating, &query).await
-    }
-
-    /// Follows the control, and counts the backlog if no worker does.
-    pub async fn stay_steered(&self, stop: &CancellationToken) {
-        let counting = async {
-            while !stop.is_cancelled() {
-                stop.run_until_cancelled(tokio::time::sleep(LOOK)).await;
-                if !stop.is_cancelled() {
-                    self.count_where_nobody_does().await;
-                }
-            }
-        };
-        tokio::join!(self.steering.follow(FOLLOW_INTERVAL, stop), counting);
-    }
-
-    async fn count_where_nobody_does(&self) {
-        let counted = self.steering.backlog();
-        if counted.is_some_and(|counted| overdue(&counted) <= NOBODY_COUNTS) {
-            return;
-        }
-        if let Err(failure) = self.count_backlog().await
-            && self.steering.may_report("backlog.not_counted")
+        let operating = &self.parts.operating;
+        if let Some(published) = operating.published_backlog().await?
+            && is_recent(&published)
         {
-            warn!(
-                code = "backlog.not_counted",
-                error = error_chain(&failure),
-                "the backlog could not be counted"
-            );
+            return Ok(published.value);
         }
+        let now = self.parts.clock.now();
+        let closing = self.month().closing(now);
+        operating
+            .count_backlog(&BacklogQuery { now, closing })
+            .await
     }
 }
 
-/// How long ago the next count was to come, ms.
-fn overdue(published: &Published<Backlog>) -> i64 {
-    let cost = Duration::from_millis(published.value.cost.unsigned_abs());
-    published
-        .age
-        .saturating_sub(millis(count_pause(cost) + cost))
+fn is_recent(published: &Published<Backlog>) -> bool {
+    published.age <= OLD.saturating_add(published.value.cost.saturating_mul(OLD_BY_COST))
 }
