@@ -12,9 +12,7 @@ use std::time::Duration;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use mongodb::error::Error;
-use mongodb::options::{
-    AggregateOptions, FindOneAndUpdateOptions, FindOptions, Hint, UpdateModifications,
-};
+use mongodb::options::{AggregateOptions, FindOptions, Hint, UpdateModifications};
 use mongodb::results::UpdateResult;
 use mongodb::{Collection, Cursor, Database};
 use sampler_store::group::{CommandFailure, WriteOutcome, WriteResult, write_results};
@@ -109,6 +107,14 @@ impl Link {
     /// answers.
     pub(crate) fn call_limit(&self) -> Duration {
         self.time_limit + MARGIN
+    }
+
+    fn time_limit_millis(&self) -> i64 {
+        i64::try_from(self.time_limit.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn write_concern(&self) -> Document {
+        doc! { "w": "majority", "j": true, "wtimeout": self.time_limit_millis() }
     }
 
     /// Makes a call in a task of its own, and waits for it as long as an operation may take.
@@ -230,22 +236,24 @@ impl Link {
         self.run(call).await
     }
 
-    /// Changes the first document of an order that a filter finds. Returns whether there was one.
+    /// Changes the first document of an order that a filter finds. Returns whether there was one. The driver does
+    /// not repeat the command: a first one that came late would be carried out after the answer to a second.
     pub(crate) async fn find_and_update(
         &self,
         filter: Document,
-        update: impl Into<UpdateModifications>,
-        (index, sort): (&str, Option<Document>),
+        update: Document,
+        (index, sort): (&str, Document),
     ) -> Result<bool, CallError> {
-        let options = FindOneAndUpdateOptions::builder()
-            .hint(hint(index))
-            .sort(sort)
-            .projection(doc! { "_id": 1 })
-            .max_time(self.time_limit)
-            .build();
-        let documents = self.collection.clone_with_type::<RawDocumentBuf>();
-        let updated = documents.find_one_and_update(filter, update);
-        Ok(updated.with_options(options).await?.is_some())
+        let command = doc! {
+            "findAndModify": self.collection.name(),
+            "query": filter, "update": update, "sort": sort, "hint": index,
+            "fields": { "_id": 1 },
+            "maxTimeMS": self.time_limit_millis(),
+            "writeConcern": self.write_concern(),
+        };
+        let answer = self.database.run_command(command).await?;
+        require_confirmed(&answer)?;
+        Ok(answer.get_document("value").is_ok())
     }
 
     /// The document with this id, if there is one.
@@ -320,7 +328,8 @@ impl Link {
             collection: self.collection.name(),
             list,
             items: items.into_iter().collect(),
-            time_limit: i64::try_from(self.time_limit.as_millis()).unwrap_or(i64::MAX),
+            time_limit: self.time_limit_millis(),
+            write_concern: self.write_concern(),
         };
         let command = command.document().map_err(Error::from)?;
         let answer = self.database.run_raw_command(command).await;
@@ -381,6 +390,7 @@ struct WriteCommand<'a> {
     items: Vec<&'a RawDocumentBuf>,
     /// ms.
     time_limit: i64,
+    write_concern: Document,
 }
 
 impl WriteCommand<'_> {
@@ -401,8 +411,7 @@ impl Serialize for WriteCommand<'_> {
         command.serialize_entry(self.list, &self.items)?;
         command.serialize_entry("ordered", &false)?;
         command.serialize_entry("maxTimeMS", &self.time_limit)?;
-        let concern = doc! { "w": "majority", "j": true, "wtimeout": self.time_limit };
-        command.serialize_entry("writeConcern", &concern)?;
+        command.serialize_entry("writeConcern", &self.write_concern)?;
         command.end()
     }
 }
@@ -414,9 +423,7 @@ fn written(answer: &Document) -> Result<Written, CallError> {
         |_| Vec::new(),
         |all| all.iter().filter_map(write_failure).collect(),
     );
-    if let Some(unconfirmed) = answer.get("writeConcernError") {
-        return Err(CallError::Unconfirmed(unconfirmed.to_string()));
-    }
+    require_confirmed(answer)?;
     // A statement that may succeed when it is sent again has no other place for its reason.
     let mut errors = failed.iter().map(|(_, error)| error);
     if let Some(passing) = errors.position(|it| it.outcome() == WriteOutcome::Unknown) {
@@ -428,6 +435,14 @@ fn written(answer: &Document) -> Result<Written, CallError> {
         modified: u64::try_from(answer.get_i32("nModified").unwrap_or(0)).unwrap_or(0),
         failed,
     })
+}
+
+/// Fails where a majority does not have what was written.
+fn require_confirmed(answer: &Document) -> Result<(), CallError> {
+    match answer.get("writeConcernError") {
+        Some(unconfirmed) => Err(CallError::Unconfirmed(unconfirmed.to_string())),
+        None => Ok(()),
+    }
 }
 
 /// The index of a document or statement, and why it failed.

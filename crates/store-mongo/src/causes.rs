@@ -103,7 +103,7 @@ pub(crate) async fn probe(
     let set = update.get_document_mut("$set").expect("it sets something");
     set.insert("processing.probe", cause_to_bson(cause));
     let (link, filter) = (store.link.clone(), doc! { CAUSE: cause_to_bson(cause) });
-    let sort = Some(doc! { CAUSE: 1, SINCE: 1 });
+    let sort = doc! { CAUSE: 1, SINCE: 1 };
     let call = async move {
         let first = (index::SUSPENDED, sort);
         link.find_and_update(filter, update, first).await

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::raw::{RawArrayBuf, RawDocumentBuf, cstr};
-use bson::rawdoc;
+use bson::{Document, rawdoc};
 use sampler_domain::{Change, Changed, Key, Span, Timestamp};
 use sampler_store::StoreError;
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
@@ -76,7 +76,7 @@ pub(crate) async fn change(
     store.changes.submit(Arc::new(statement)).await
 }
 
-/// Makes a change in a command of its own, whose answer the driver asks for again where it is lost.
+/// Makes a change in a command of its own.
 pub(crate) async fn change_by_operator(
     store: &MongoStore,
     read: &Span,
@@ -86,7 +86,10 @@ pub(crate) async fn change_by_operator(
     let filter = decoded(&condition(read));
     let update = decoded(&update(read, &change.after, now));
     let link = store.link.clone();
-    let call = async move { link.find_and_update(filter, update, (BY_ID, None)).await };
+    let call = async move {
+        link.find_and_update(filter, update, (BY_ID, Document::new()))
+            .await
+    };
     let is_made = store.link.run(call).await?;
     Ok(if is_made {
         Changed::Made

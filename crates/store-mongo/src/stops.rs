@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::raw::{RawBson, RawDocumentBuf, cstr};
-use bson::rawdoc;
+use bson::{Document, rawdoc};
 use sampler_domain::{Key, Span, StopEvent, decide_stop};
 use sampler_store::group::{CommandFailure, CommandResult, GroupWriter, Resolution, WriteResult};
 use sampler_store::{IdKind, NewStop, StopOutcome};
@@ -32,9 +32,9 @@ impl StopWriter {
         }
         let statement = decoded(&write.statement);
         let part = |name| statement.get_document(name).cloned().unwrap_or_default();
-        let update = self
-            .link
-            .find_and_update(part("q"), part("u"), (index::SPAN, None));
+        let update =
+            self.link
+                .find_and_update(part("q"), part("u"), (index::SPAN, Document::new()));
         match update.await {
             Ok(true) => Ok(WriteResult::Settled(StopOutcome::Ended)),
             Ok(false) => Ok(WriteResult::Unresolved),
@@ -116,8 +116,7 @@ impl GroupWriter for StopWriter {
         write.statement.as_bytes().len()
     }
 
-    /// A stop that is alone is a `findOneAndUpdate` (section 6.2), whose answer the driver asks for again where it
-    /// is lost.
+    /// A stop that is alone is a `findOneAndUpdate` (section 6.2).
     async fn send(&self, batch: &[Arc<StopWrite>], send_by: Instant) -> CommandResult<Self> {
         if let [write] = batch {
             let ended = self.end_alone(write, send_by).await?;

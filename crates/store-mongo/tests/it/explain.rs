@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use bson::oid::ObjectId;
-use bson::{Bson, Document, doc};
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson, Document, doc};
 use mongodb::{Collection, Database};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
@@ -13,9 +14,9 @@ use sampler_domain::{
     WindowLength,
 };
 use sampler_store::{
-    AuditQuery, BacklogQuery, CauseQuery, Causes, DueQuery, EntryKey, Events, Ledger, Operating,
-    Reading, Resumption, SpanQuery, SpansBy, StoreError, SumQuery, TargetFilter, UnconfirmedQuery,
-    Work,
+    AuditQuery, BacklogQuery, CauseQuery, DueQuery, DueWatches, EntryOrder, EntryPosition, Events,
+    Ledger, Operating, Reading, Resumption, SpanQuery, SpansBy, StoreError, SumQuery, TargetFilter,
+    WatchQuery, Work,
 };
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{
@@ -39,12 +40,10 @@ const SUSPENDED: Range<i64> = 1_000..1_300;
 const DUE: Range<i64> = 1_300..1_350;
 /// Entries of one span.
 const OF_ONE: i64 = 2_000;
-/// Usages that were set aside for the cause.
-const SET_ASIDE: i64 = 200;
-/// Usages that are to be asked for now.
+/// Watches that are due now.
 const TO_CONFIRM: i64 = 70;
-/// Causes that nothing is left of.
-const IDLE_CAUSES: i64 = 400;
+/// Usages that are missing.
+const MISSING: i64 = 30;
 /// Acts of one operator about one span.
 const ACTS: i64 = 50;
 const PAGE: usize = 100;
@@ -91,6 +90,7 @@ fn span(number: i64, of: &Target, is_complete: bool, more: Document) -> Document
     let mut processing = doc! {
         "complete": is_complete, "version": 2_i64, "planned_interval": Bson::Null,
         "last_interval": { "start": start, "end": end }, "due_at": at(YEAR).as_millis(),
+        "last_change_at": start,
     };
     processing.extend(placement(of));
     processing.extend(more);
@@ -104,11 +104,20 @@ fn span(number: i64, of: &Target, is_complete: bool, more: Document) -> Document
 fn suspended(number: i64) -> Document {
     let of = target_of("suspended", &number.to_string());
     let (start, end) = (at(-number).as_millis(), at(0).as_millis());
+    let planned = doc! {
+        "start": start, "end": end, "usage_guid": format!("planned {number}"), "planned_at": end,
+    };
+    let id = uuid::Uuid::from(cause().id()).into_bytes().to_vec();
+    let id = Binary {
+        subtype: BinarySubtype::Generic,
+        bytes: id,
+    };
+    let failure = doc! {
+        "attempts": 2_i64, "refusals": 2_i64, "at": end, "status": 400, "error": "no plan",
+        "cause": id, "suspended_at": end + number,
+    };
     let more = doc! {
-        "planned_interval": { "start": start, "end": end, "usage_guid": format!("planned {number}") },
-        "failed_version": 2_i64, "attempts": 2_i64, "refused_at": end,
-        "due_at": SUSPENDED_DUE_AT.as_millis(),
-        "suspended": { "cause": cause().id().to_string(), "version": 2_i64, "since": end + number },
+        "planned_interval": planned, "failure": failure, "due_at": SUSPENDED_DUE_AT.as_millis(),
     };
     span(number, &of, false, more)
 }
@@ -139,48 +148,47 @@ fn all_spans() -> Vec<Document> {
 }
 
 /// A usage that is accepted, of one of a hundred hours.
-fn usage(number: i64, of: &Target, span: i64, more: Document) -> Document {
+fn usage(number: i64, of: &Target, span: i64) -> Document {
     let end = at(-HOUR * (number % 100)).as_millis();
-    let mut usage = doc! {
-        "_id": format!("usage {number}"), "span": object_id(span), "version": number,
-        "partition": Bson::Int32(i32::try_from(partition_of(of)).unwrap()),
-        "target": target_document(of),
+    doc! {
+        "_id": format!("usage {number:06}"), "span": object_id(span), "target": target_document(of),
         "measured_usage": [{ "measure": "memory", "quantity": 512_i64 }],
         "interval": { "start": end - HOUR, "end": end }, "timestamp": end - HOUR / 2,
-        "duration": HOUR, "state": "accepted", "attempts": 1_i64, "planned_at": end,
-        "accepted_at": end, "status": 202, "lifetime": YEAR,
-    };
-    usage.extend(more);
-    usage
+        "duration": HOUR, "dimension": "hour", "accepted_at": at(number).as_millis(), "status": 202,
+        "expires_at": bson::DateTime::MAX,
+    }
 }
 
 fn all_usages() -> Vec<Document> {
-    let ask = |month: i64, millis: i64| {
-        let (month, at, until) = (at(month).as_millis(), at(millis).as_millis(), at(YEAR));
-        doc! { "ask_again": { "month": month, "at": at, "until": until.as_millis() } }
+    let other = |number: i64| usage(number, &target_of("other", &number.to_string()), number);
+    let of_one = |number| usage(number, &asked(), 7);
+    OTHERS.map(other).chain((0..OF_ONE).map(of_one)).collect()
+}
+
+fn watch(number: i64, more: Document) -> Document {
+    let of = target_of("confirmed", &number.to_string());
+    let mut watch = doc! {
+        "_id": format!("usage {number:06}"), "span": object_id(9), "target": target_document(&of),
+        "partition": Bson::Int32(i32::try_from(partition_of(&of)).unwrap()),
+        "interval": { "start": at(0).as_millis(), "end": at(HOUR).as_millis() },
+        "accepted_at": at(number).as_millis(), "due_at": at(YEAR).as_millis(), "asked": true,
     };
-    let other = |number: i64| {
-        let of = target_of("other", &number.to_string());
-        // What waits for later, or is of another month, is in the same index.
-        let more = match number % 8 {
-            0 => ask(0, HOUR),
-            1 => ask(-YEAR, -1),
-            _ => doc! {},
-        };
-        usage(number, &of, number, more)
+    watch.extend(more);
+    watch
+}
+
+fn all_watches() -> Vec<Document> {
+    let waits = |number| watch(number, doc! {});
+    let due = |number| watch(number, doc! { "due_at": at(0).as_millis() });
+    let missing = |number| {
+        let missing = doc! { "since": at(0).as_millis(), "error": "set aside" };
+        let mut watch = watch(number, doc! { "missing": missing });
+        watch.remove("asked");
+        watch
     };
-    let of_one = |number| usage(number, &asked(), 7, doc! {});
-    let aside = doc! { "state": "set_aside", "cause": cause().id().to_string() };
-    let aside = |number| usage(number, &target_of("aside", "i"), 8, aside.clone());
-    let to_confirm = |number: i64| {
-        let of = target_of("confirmed", &number.to_string());
-        usage(number, &of, 9, ask(0, -2))
-    };
-    let of_asked = (0..OF_ONE).map(of_one);
-    let aside = (10_000..10_000 + SET_ASIDE).map(aside);
-    let to_confirm = (20_000..20_000 + TO_CONFIRM).map(to_confirm);
-    let all = OTHERS.map(other).chain(of_asked).chain(aside);
-    all.chain(to_confirm).collect()
+    let all = (0..OTHERS.end - OTHERS.start).map(waits);
+    let all = all.chain((20_000..20_000 + TO_CONFIRM).map(due));
+    all.chain((30_000..30_000 + MISSING).map(missing)).collect()
 }
 
 fn act(number: i64) -> Document {
@@ -194,16 +202,6 @@ fn act(number: i64) -> Document {
     }
 }
 
-/// A cause that nothing is left of.
-fn idle_cause(number: i64) -> Document {
-    let (since, probe_at) = (at(0).as_millis(), at(YEAR).as_millis());
-    doc! {
-        "_id": uuid::Uuid::from_u128(number.unsigned_abs().into()).to_string(), "status": 422,
-        "error": format!("idle {number}"), "resource_id": "idle", "plan_id": "plan",
-        "since": since, "probe_at": probe_at, "touched_at": since,
-    }
-}
-
 async fn filled(label: &str) -> (MongoStore, Look) {
     let (store, spans) = store_and_spans(label).await;
     let database = database_of(&spans);
@@ -212,6 +210,7 @@ async fn filled(label: &str) -> (MongoStore, Look) {
         store
             .sums(&sum(field, "nobody", WindowLength::All))
             .await
+            .unwrap()
             .unwrap();
     }
     let into = |name: &str| -> Collection<Document> { database.collection(name) };
@@ -224,11 +223,10 @@ async fn filled(label: &str) -> (MongoStore, Look) {
         .insert_many((0..2_000).map(act))
         .await
         .unwrap();
-    into("spans_causes")
-        .insert_many((0..IDLE_CAUSES).map(idle_cause))
+    into("spans_unconfirmed")
+        .insert_many(all_watches())
         .await
         .unwrap();
-    store.register(&cause(), at(0), at(0)).await.unwrap();
     (
         store,
         Look {
@@ -291,7 +289,7 @@ fn list(field: &str, value: &str, state: Option<SpanState>) -> SpanQuery {
 
 fn sum(field: &str, value: &str, length: WindowLength) -> SumQuery {
     SumQuery {
-        states: SumQuery::BILLED.to_vec(),
+        accepted_to: None,
         target: filter(field, value),
         resources: None,
         length,
@@ -347,15 +345,34 @@ async fn lists_and_sums_examine_what_they_show() {
 
     let span = SpanId::ObjectId(object_id(7).bytes());
     let target = asked();
-    for after in [None, Some(OF_ONE / 2)] {
-        let entries = store.usages(&span, &target, after, PAGE);
-        look.at("entries", (page + 1, page + 1), entries).await;
+    let middle = EntryPosition {
+        accepted_at: at(OF_ONE / 2),
+        usage_guid: format!("usage {:06}", OF_ONE / 2),
+    };
+    for order in [EntryOrder::Oldest, EntryOrder::Newest] {
+        for after in [None, Some(&middle)] {
+            let entries = store.usages(&span, &target, order, after, PAGE);
+            look.at("entries", (page + 3, page + 3), entries).await;
+        }
     }
-    let from_end = store.usages_from_end(&span, &target, None, PAGE);
-    look.at("entries from the end", (page + 1, page + 1), from_end)
+    let most = (OF_ONE + 4, OF_ONE + 2);
+    look.at("ledger", most, store.ledger_of(&span, &target))
         .await;
-    look.at("usage", (1, 1), store.usage("usage 7")).await;
-    look.at("refused usage", (2, 1), store.is_refused("planned 1001"))
+    look.at("watch", (1, 1), store.watch("usage 020001")).await;
+    let missing = WatchQuery {
+        missing: true,
+        limit: PAGE,
+        ..WatchQuery::default()
+    };
+    let listed = store.unconfirmed(&missing);
+    let listed = look.at("missing", (MISSING + 1, MISSING + 1), listed).await;
+    assert_eq!(listed.watches.len(), usize::try_from(MISSING).unwrap());
+    // A limited number is compared.
+    let all = WatchQuery {
+        limit: PAGE,
+        ..WatchQuery::default()
+    };
+    look.at("unconfirmed", (2_001, 2_001), store.unconfirmed(&all))
         .await;
     for (field, value, length) in [
         ("organization_id", "asked", WindowLength::All),
@@ -363,16 +380,18 @@ async fn lists_and_sums_examine_what_they_show() {
         ("resource_instance_id", "asked-7", WindowLength::Hour),
     ] {
         let query = sum(field, value, length);
-        // One more key for each command, where its range ends.
-        let most = (OF_ONE + 110, OF_ONE);
-        let page = look.at(field, most, store.sums(&query)).await;
+        // One more key for each dimension of each command, where its range ends.
+        let most = (OF_ONE + 600, OF_ONE);
+        let page = look.at(field, most, store.sums(&query)).await.unwrap();
         let summed: u64 = page.rows.iter().map(|row| row.usages).sum();
         assert_eq!(summed, OF_ONE.unsigned_abs(), "{field}");
     }
     // A client of other resources has nothing of these read.
     let mut scoped = sum("organization_id", "other", WindowLength::All);
     scoped.resources = Some(vec![id("asked-by-nobody")]);
-    look.at("scoped sum", (4, 0), store.sums(&scoped)).await;
+    look.at("scoped sum", (16, 0), store.sums(&scoped))
+        .await
+        .unwrap();
     look.end();
 }
 
@@ -411,28 +430,22 @@ async fn what_operators_ask_for_examines_what_it_shows() {
         look.at(&format!("{query:?}"), (102, 101), store.audit(&query))
             .await;
     }
-    // The index alone counts what is suspended, and what was set aside. Causes that nothing is left of take
-    // nothing from the number of another one.
-    let counted = SUSPENDED.end - SUSPENDED.start + SET_ASIDE;
+    // The index alone counts what is suspended.
+    let counted = SUSPENDED.end - SUSPENDED.start;
     let causes = CauseQuery {
         resources: None,
-        of_each: CauseQuery::LIMIT_MAX,
-        limit: CauseQuery::LIMIT_MAX,
+        limit: PAGE,
     };
-    let most = (counted + 4 * IDLE_CAUSES, 2 * IDLE_CAUSES + 4);
+    let most = (counted + 8, 2);
     let listed = look.at("causes", most, store.causes(&causes)).await;
-    let shown = look
-        .at("cause", (counted + 4, 2), store.cause(cause().id()))
-        .await;
-    let shown = shown.unwrap();
-    assert_eq!(
-        (shown.spans, shown.set_aside),
-        (300, SET_ASIDE.unsigned_abs())
-    );
+    let shown = store.cause(cause().id());
+    let shown = look.at("cause", most, shown).await.unwrap();
+    assert_eq!((shown.spans, &shown.cause), (300, &cause()));
     assert_eq!(listed, [shown]);
     // Idle spans cost nothing. When they fall due, all at once, the index alone is read.
     let open = (OTHERS.end - OTHERS.start) / 2;
-    for (now, most) in [(at(0), (1_000, 64)), (at(YEAR), (open + 1_000, 64))] {
+    // Of what has failed, the documents say since when.
+    for (now, most) in [(at(0), (1_000, 70)), (at(YEAR), (open + 1_000, 70))] {
         let query = BacklogQuery { now, closing: None };
         look.at("backlog", most, store.count_backlog(&query)).await;
     }
@@ -461,42 +474,19 @@ async fn workers_examine_what_they_work_on() {
     look.at("format", (1, 1), store.has_format()).await;
     let over = store.completed_before(at(-YEAR), PAGE);
     look.at("completed", (65, 4), over).await;
-    for month in [None, Some(at(0))] {
-        let query = UnconfirmedQuery {
-            partitions: everything(),
-            now: at(-1),
-            month,
-            limit: PAGE,
-        };
-        let returned = if month.is_some() { TO_CONFIRM } else { 100 };
-        let most = (returned + 3 * 64, returned + 64);
-        look.at("unconfirmed", most, store.unconfirmed(&query))
-            .await;
-    }
-    look.at("resends", (1, 0), store.due_resends(at(0), PAGE))
-        .await;
-    let key = EntryKey {
-        span: SpanId::ObjectId(object_id(7).bytes()),
-        target: asked(),
-        usage_guid: "usage 7".into(),
+    let query = DueWatches {
+        partitions: everything(),
+        now: at(1),
+        limit: PAGE,
     };
-    look.at("mark", (1, 1), store.has_resend(&key, uuid::Uuid::nil()))
+    let most = (TO_CONFIRM + 3 * 64, TO_CONFIRM + 64);
+    let due = look.at("due watches", most, store.due_watches(&query));
+    let due = due.await;
+    assert_eq!(i64::try_from(due.len()).unwrap(), TO_CONFIRM);
+    look.at("claim", (2, 2), store.claim_watch(&due[0], at(5)))
         .await;
-
-    let causes = look
-        .at(
-            "due causes",
-            (IDLE_CAUSES + 2, IDLE_CAUSES + 2),
-            store.due_causes(at(0), PAGE),
-        )
-        .await;
-    look.at(
-        "missing causes",
-        (1_000, IDLE_CAUSES + 10),
-        store.register_missing(at(0), at(0)),
-    )
-    .await;
-    look.at("claim", (2, 2), store.claim_probe(&causes[0], at(1)))
+    look.at("entry", (1, 1), store.entry("usage 000007")).await;
+    look.at("suspended", (6, 2), store.suspended_causes(PAGE))
         .await;
     let resumption = Resumption {
         now: at(HOUR),
@@ -504,13 +494,11 @@ async fn workers_examine_what_they_work_on() {
     };
     let cause = cause().id();
     // Whatever the number of suspended spans is, a probe reads one of them.
-    look.at("probe", (4, 4), store.probe(cause, resumption, HOUR))
+    look.at("probe", (4, 4), store.probe(cause, resumption))
         .await;
     // Each of a batch is found by the one index, and changed by the other.
     let batch = store.resume_batch(cause, at(HOUR), resumption, 100);
     assert_eq!(look.at("batch", (210, 210), batch).await, 100);
-    look.at("remove cause", (4, 2), store.remove_cause(&causes[0]))
-        .await;
     look.end();
 }
 

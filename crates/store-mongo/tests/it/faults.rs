@@ -1,19 +1,14 @@
 //! Commands that fail, or whose answers are lost, while many share them.
 
-use std::time::Duration;
-
 use bson::{Bson, Document, doc};
 use futures_util::future::join_all;
 use mongodb::{Client, Collection};
-use sampler_domain::{Change, Changed, Next};
-use sampler_store::{Events, Operating, StartOutcome, StopOutcome, StoreError, Work};
+use sampler_domain::Changed;
+use sampler_store::{Events, StartOutcome, StopOutcome, StoreError, Work};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_store_testing::support as contract;
-use sampler_store_testing::support::{Changing, LookingUp, must_start};
-use sampler_store_testing::support::{at, done, kept, last_refusal, plan_to, start, stop};
+use sampler_store_testing::support::{LookingUp, at, kept, must_start};
 use sampler_testkit::mongod::{Options, ReplicaSet};
-use sampler_testkit::wait_until;
-use uuid::Uuid;
 
 use crate::support::{database_of, options_of};
 
@@ -76,14 +71,9 @@ impl World {
         let order =
             doc! { "configureFailPoint": "failCommand", "mode": { "times": times }, "data": data };
         let before = self.set.command(0, order).await.unwrap();
-        let least = match failure {
-            // What is done is found, and not sent again.
-            Failure::Unconfirmed => 1,
-            _ => times,
-        };
         Failing {
             before: before.get_i32("count").unwrap(),
-            least,
+            least: times,
         }
     }
 
@@ -110,63 +100,81 @@ fn instance(number: usize) -> String {
     format!("instance-{number}")
 }
 
-/// On one thread, all of them share one command.
+/// Where the answer is lost, each caller is told so; the repeat says what became of it. On one thread, all of
+/// them share one command.
 #[tokio::test]
-async fn starts_are_answered_and_kept_once_whatever_becomes_of_their_command() {
+async fn starts_without_an_answer_are_unknown_and_their_repeats_decide() {
     let world = World::new().await;
     for (round, failure) in FAILURES.into_iter().enumerate() {
-        // As often as a write bears: it is part of one command more at the most.
-        let failing = world.fail("insert", failure, 4).await;
-        let answers = join_all((0..WRITES).map(async |number| {
-            let name = format!("{round}-{}", instance(number));
-            start(&world.store, Some(&name), &name, 0).await
-        }));
-        let answers = answers.await;
-        assert_eq!(answers, vec![StartOutcome::Opened; WRITES], "{failure:?}");
+        let name = |number| format!("{round}-{}", instance(number));
+        let failing = world.fail("insert", failure, 1).await;
+        let begin = async |number| {
+            let event = contract::start_event(Some(&name(number)), &name(number), 0);
+            world.store.start(contract::new_span(event)).await
+        };
+        for answer in join_all((0..WRITES).map(begin)).await {
+            let unknown = matches!(answer, Err(StoreError::Unknown(_)));
+            // Those that did not share the command.
+            assert!(unknown || answer.is_ok(), "{failure:?}: {answer:?}");
+        }
         world.all_failed(failing).await;
+        for answer in join_all((0..WRITES).map(begin)).await {
+            let answer = answer.unwrap();
+            let is_kept = matches!(answer, StartOutcome::Repeated { .. } | StartOutcome::Opened);
+            assert!(is_kept, "{failure:?}: {answer:?}");
+        }
         let kept = world.spans.count_documents(doc! {}).await.unwrap();
         assert_eq!(kept, u64::try_from((round + 1) * WRITES).unwrap());
     }
 }
 
-/// A start that is alone is another command than many.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lone_start_is_answered_and_kept_once_whatever_becomes_of_its_command() {
+async fn a_lone_stop_without_an_answer_is_unknown_and_its_repeat_decides() {
     let world = World::new().await;
     for (round, failure) in FAILURES.into_iter().enumerate() {
-        for with_id in [true, false] {
-            let failing = world.fail("update", failure, 2).await;
-            let name = format!("{round}-{with_id}");
-            let event_id = with_id.then_some(name.as_str());
-            let answer = start(&world.store, event_id, &name, 0).await;
-            assert_eq!(answer, StartOutcome::Opened, "{failure:?}");
-            world.all_failed(failing).await;
-            let filter = doc! { "target.resource_instance_id": name };
-            assert_eq!(world.spans.count_documents(filter).await.unwrap(), 1);
-        }
+        let name = instance(round);
+        must_start(&world.store, Some(&name), &name, 0).await;
+        let failing = world.fail("findAndModify", failure, 1).await;
+        let end = async || {
+            let event = contract::new_stop(Some(&name), &name, 1_000);
+            world.store.stop(event).await
+        };
+        let answer = end().await;
+        assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
+        world.all_failed(failing).await;
+        let is_done = matches!(failure, Failure::Unconfirmed);
+        let expected = if is_done {
+            StopOutcome::Repeated
+        } else {
+            StopOutcome::Ended
+        };
+        assert_eq!(end().await.unwrap(), expected, "{failure:?}");
+        let span = kept(&world.store, &name).await;
+        assert_eq!((span.end, span.processing.version), (Some(at(1_000)), 2));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stops_are_answered_and_end_their_span_alone_whatever_becomes_of_their_command() {
+async fn stops_without_an_answer_end_their_span_alone() {
     let world = World::new().await;
     let store = &world.store;
     for (round, failure) in FAILURES.into_iter().enumerate() {
         let name = |number| format!("{round}-{}", instance(number));
-        let start = async |number| start(store, Some(&name(number)), &name(number), 0).await;
+        let start = async |number| must_start(store, Some(&name(number)), &name(number), 0).await;
         join_all((0..WRITES).map(start)).await;
-        let failing = world.fail("update", failure, 3).await;
-        let answers = join_all((0..WRITES).map(async |number| {
-            let ended = stop(store, None, &name(number), 1_000).await;
-            // An update: the next span begins where this one ends, and must be left alone by
-            // whatever is repeated of the stop.
+        let failing = world.fail("update", failure, 1).await;
+        join_all((0..WRITES).map(async |number| {
+            // The same event is sent until there is an answer.
+            let end = async || {
+                let event = contract::new_stop(Some("end"), &name(number), 1_000);
+                store.stop(event).await
+            };
+            while end().await.is_err() {}
+            // The next span begins where this one ends, and is left alone by whatever comes late.
             let next = format!("{}-next", name(number));
-            let started = contract::start(store, Some(&next), &name(number), 1_000).await;
-            (ended, started)
-        }));
-        let answers = answers.await;
-        let expected = vec![(StopOutcome::Ended, StartOutcome::Opened); WRITES];
-        assert_eq!(answers, expected, "{failure:?}");
+            must_start(store, Some(&next), &name(number), 1_000).await;
+        }))
+        .await;
         world.all_failed(failing).await;
         let kept = join_all((0..WRITES).map(async |number| {
             let next = kept(store, &format!("{}-next", name(number))).await;
@@ -176,80 +184,39 @@ async fn stops_are_answered_and_end_their_span_alone_whatever_becomes_of_their_c
     }
 }
 
+/// A change without an answer may be made or not: the version says so, and it is made once.
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_are_made_once_whatever_becomes_of_their_command() {
+async fn a_change_without_an_answer_is_unknown_and_made_once_at_most() {
     let world = World::new().await;
     let store = &world.store;
     for (round, failure) in FAILURES.into_iter().enumerate() {
-        let name = |number| format!("{round}-{}", instance(number));
         let spans = join_all((0..WRITES).map(async |number| {
-            start(store, Some(&name(number)), &name(number), 0).await;
-            kept(store, &name(number)).await
+            let name = format!("{round}-{}", instance(number));
+            contract::started(store, &name, &name, 0).await
         }));
         let spans = spans.await;
-        let failing = world.fail("update", failure, 3).await;
-        let changed = join_all(spans.iter().map(async |span| {
-            let plan = plan_to(span, 1_000);
-            let planned = done(store.plan(span, plan, at(1), at(1_000)).await);
-            // A second one, based on what the first one was.
-            let late = store.plan(span, plan_to(span, 500), at(1), at(1_000)).await;
-            assert_eq!(late.unwrap(), None);
-            done(store.executed(&planned, Next::Wait, at(2), at(9_000)).await)
-        }));
-        let changed = changed.await;
-        world.all_failed(failing).await;
-        for (span, changed) in spans.iter().zip(changed) {
-            let now = store.read(&span.id, &span.target).await.unwrap().unwrap();
-            assert_eq!(now, changed, "{failure:?}");
-            assert_eq!(now.processing.version, span.processing.version + 2);
-            assert_eq!(now.sampled_to(), at(1_000));
+        let failing = world.fail("update", failure, 1).await;
+        let mut unknown = 0;
+        let changes = spans.iter().map(async |span| {
+            let plan = contract::next(span, 3_600_000);
+            (store.change(span, &plan, at(1)).await, plan)
+        });
+        for (answer, plan) in join_all(changes).await {
+            let now = &plan.after;
+            let now = store.read(&now.id, &now.target).await.unwrap().unwrap();
+            match answer {
+                Ok(answer) => assert_eq!((answer, now), (Changed::Made, plan.after)),
+                Err(StoreError::Unknown(_)) => {
+                    unknown += 1;
+                    let is_made = now == plan.after;
+                    assert_eq!(now.processing.version, if is_made { 2 } else { 1 });
+                }
+                Err(error) => panic!("{failure:?}: {error}"),
+            }
         }
+        world.all_failed(failing).await;
+        assert!(unknown > 0, "{failure:?}");
     }
-}
-
-/// The server is slow: the act is done, nobody confirms that, and a worker has gone on with the span
-/// by the time that the store looks for the act.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_act_that_was_done_is_told_as_done_although_a_worker_came_before_the_look() {
-    let World { set, store, spans } = World::new().await;
-    let worker = connected(&set, "worker").await;
-    start(&store, Some("a"), "a", 0).await;
-    let span = kept(&store, "a").await;
-    let plan = plan_to(&span, 1_000);
-    let span = done(store.plan(&span, plan, at(1), at(1_000)).await);
-    let suspended = done(store.failed(&span, last_refusal("no mapping", 2)).await);
-    let suspension = suspended.processing.suspended.unwrap();
-    let due_at = suspension.since;
-    let data = doc! {
-        "failCommands": ["update", "find"], "appName": "store",
-        "namespace": spans.namespace().to_string(), "blockConnection": true, "blockTimeMS": 4_000,
-        "writeConcernError": { "code": 64, "errmsg": "waiting for replication timed out" },
-    };
-    let order = doc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data };
-    set.command(0, order).await.unwrap();
-    let (id, target) = (suspended.id.clone(), suspended.target.clone());
-    let acting = tokio::spawn(async move {
-        let (act, resume) = (Uuid::from_u128(1), Change::Resume { suspension, due_at });
-        store
-            .change_by_operator(act, &suspended, &resume, at(3))
-            .await
-    });
-    let is_resumed = async || {
-        let span = worker.read(&id, &target).await.unwrap().unwrap();
-        span.processing.suspended.is_none()
-    };
-    wait_until("the act is done", Duration::from_secs(20), is_resumed).await;
-    let resumed = worker.read(&id, &target).await.unwrap().unwrap();
-    let executed = done(
-        worker
-            .executed(&resumed, Next::Wait, at(4), at(9_000))
-            .await,
-    );
-    assert!(!acting.is_finished(), "the store has looked before that");
-    let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
-    set.command(0, off).await.unwrap();
-    assert_eq!(acting.await.unwrap().unwrap(), Changed::Made);
-    assert_eq!(worker.read(&id, &target).await.unwrap(), Some(executed));
 }
 
 /// A document that the server takes no stop on: somebody has made a rule for the collection.
@@ -258,7 +225,7 @@ async fn a_statement_that_is_refused_harms_no_other() {
     let world = World::new().await;
     let store = &world.store;
     for number in 0..WRITES {
-        start(store, None, &instance(number), 0).await;
+        must_start(store, None, &instance(number), 0).await;
     }
     let others = doc! { "target.resource_instance_id": { "$ne": instance(7) } };
     let rule = doc! { "$or": [others, { "end": Bson::Null }] };
@@ -282,29 +249,21 @@ async fn a_statement_that_is_refused_harms_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_of_the_moment_is_no_refusal() {
     let world = World::new().await;
-    // TemporarilyUnavailable, OutOfDiskSpace, WriteConflict, ExceededMemoryLimit, LockTimeout,
-    // ConflictingOperationInProgress, UnsatisfiableWriteConcern.
-    for code in [365, 14_031, 112, 146, 24, 117, 100] {
-        // As often as one write is tried.
-        let failing = world.fail("update", Failure::Code(code), 5).await;
-        let event = contract::start_event(Some("a"), "a", 0);
-        let answer = world.store.start(contract::new_span(event)).await;
-        assert!(
-            matches!(answer, Err(StoreError::Unknown(_))),
-            "{code}: {answer:?}"
-        );
-        world.all_failed(failing).await;
-
-        let failing = world.fail("find", Failure::Code(code), 1).await;
-        let answer = world
-            .store
-            .started_by(&contract::target("a"), &contract::id("a"))
-            .await;
-        assert!(
-            matches!(answer, Err(StoreError::Unknown(_))),
-            "{code}: {answer:?}"
-        );
-        world.all_failed(failing).await;
+    // TemporarilyUnavailable, OutOfDiskSpace, WriteConflict, LockTimeout, UnsatisfiableWriteConcern.
+    for code in [365, 14_031, 112, 24, 100] {
+        for (command, name) in [("update", "a"), ("find", "b")] {
+            let failing = world.fail(command, Failure::Code(code), 1).await;
+            let answer = if command == "update" {
+                let event = contract::start_event(Some(name), name, 0);
+                world.store.start(contract::new_span(event)).await.err()
+            } else {
+                let (target, id) = (contract::target(name), contract::id(name));
+                world.store.started_by(&target, &id).await.err()
+            };
+            let is_unknown = matches!(answer, Some(StoreError::Unknown(_)));
+            assert!(is_unknown, "{code}: {answer:?}");
+            world.all_failed(failing).await;
+        }
     }
     must_start(&world.store, Some("a"), "a", 0).await;
 }

@@ -61,7 +61,7 @@ impl World {
     /// does.
     async fn hold(&self, app_name: &str) -> Document {
         let held = doc! {
-            "failCommands": ["update"], "appName": app_name,
+            "failCommands": ["update", "findAndModify"], "appName": app_name,
             "blockConnection": true, "blockTimeMS": HELD,
         };
         let order =
@@ -91,7 +91,9 @@ impl World {
     async fn is_at_work(&self) -> bool {
         let pipeline = [
             doc! { "$currentOp": { "allUsers": true } },
-            doc! { "$match": { "appName": "cut", "command.update": "spans" } },
+            doc! { "$match": { "appName": "cut", "$or": [
+                { "command.update": "spans" }, { "command.findAndModify": "spans" },
+            ] } },
         ];
         let admin = self.client.database("admin");
         let mut found = admin.aggregate(pipeline).await.unwrap();

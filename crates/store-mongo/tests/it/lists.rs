@@ -1,14 +1,15 @@
 //! What a page of a list shows, and what it tells of spans that are not for its client.
 
 use bson::oid::ObjectId;
-use bson::{Bson, Document, doc};
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson, Document, doc};
 use sampler_domain::{Id, SpanState};
 use sampler_store::{Reading, SpanQuery, TargetFilter};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::at;
 
 use crate::profile::{assert_cost, examined};
-use crate::support::{beside_original, store_and_spans};
+use crate::support::store_and_spans;
 
 /// Spans that are compared for one page.
 const WINDOW: i64 = 10_000;
@@ -30,7 +31,7 @@ async fn ids(store: &MongoStore, mut query: SpanQuery) -> (Vec<String>, usize) {
     let (mut ids, mut pages) = (Vec::new(), 0);
     loop {
         let page = store.spans(&query).await.unwrap();
-        ids.extend(page.spans.iter().map(|record| record.span.id.to_string()));
+        ids.extend(page.spans.iter().map(|span| span.id.to_string()));
         pages += 1;
         query.after = page.next;
         if query.after.is_none() {
@@ -39,18 +40,23 @@ async fn ids(store: &MongoStore, mut query: SpanQuery) -> (Vec<String>, usize) {
     }
 }
 
-/// A span as the original keeps it: with doubles, and without a key.
-fn of_original(id: impl Into<Bson>, start: f64) -> Document {
+/// A span of this id, in a document of ours.
+fn span(id: impl Into<Bson>, start: i64) -> Document {
     let id: Bson = id.into();
-    let last = doc! { "start": start, "end": start };
+    let start = at(start).as_millis();
     doc! {
         "_id": id.clone(),
         "target": {
             "organization_id": "o", "space_id": "s", "consumer_id": "c", "resource_id": "r",
             "plan_id": "p", "resource_instance_id": "i", "correlation_id": id.to_string(),
         },
-        "measured_usage": [], "start": start, "end": start + 1.0,
-        "processing": { "complete": false, "version": 1, "last_interval": last },
+        "measured_usage": [], "start": start, "end": start + 1,
+        "processing": {
+            "complete": false, "version": 1_i64, "partition": 7, "due_at": start,
+            "last_interval": { "start": start, "end": start }, "planned_interval": Bson::Null,
+            "last_change_at": start,
+            "key": Binary { subtype: BinarySubtype::Generic, bytes: vec![7; 16] },
+        },
     }
 }
 
@@ -61,25 +67,19 @@ const NARROWINGS: [(&str, &str); 3] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn spans_of_an_original_are_listed_whatever_their_ids_are_and_what_is_no_span_is_not() {
-    let (store, spans) = beside_original("lists").await;
-    let start = at(0).as_millis() as f64;
+async fn spans_are_listed_whatever_their_ids_are() {
+    let (store, spans) = store_and_spans("lists").await;
     let hexadecimal = "00112233445566778899aabb";
     let object_id = ObjectId::parse_str("ffffffffffffffffffffffff").unwrap();
-    let mut unreadable = of_original("unreadable", start - 1.0);
-    unreadable.remove("measured_usage");
-    let somebody_elses = of_original(7, start - 2.0);
-    let odd_start = doc! { "start": "soon" };
-    let mut odd = of_original("odd", start - 3.0);
-    odd.extend(odd_start);
+    let mut odd = span("odd", -3);
+    odd.insert("start", "soon");
     spans
         .insert_many([
-            of_original("text", start),
-            of_original(hexadecimal, start),
-            of_original(object_id, start),
-            of_original("older", start - 4.0),
-            unreadable,
-            somebody_elses,
+            span("text", 0),
+            span(hexadecimal, 0),
+            span(object_id, 0),
+            span("older", -4),
+            span(7, -2),
             odd,
         ])
         .await
@@ -96,16 +96,12 @@ async fn spans_of_an_original_are_listed_whatever_their_ids_are_and_what_is_no_s
     }
     for id in expected {
         let found = store.span(id, None).await.unwrap();
-        assert_eq!(
-            found.map(|record| record.span.id.to_string()).as_deref(),
-            Some(id)
-        );
+        assert_eq!(found.map(|span| span.id.to_string()).as_deref(), Some(id));
     }
-    assert!(store.span("unreadable", None).await.is_err());
     // Where it is not to be seen, it is not there.
     let (own, other) = ([Id::from_store("r")], [Id::from_store("other")]);
-    assert!(store.span("unreadable", Some(&own)).await.is_err());
-    assert_eq!(store.span("unreadable", Some(&other)).await.unwrap(), None);
+    assert!(store.span("odd", Some(&own)).await.is_err());
+    assert_eq!(store.span("odd", Some(&other)).await.unwrap(), None);
     assert_eq!(store.span("text", Some(&other)).await.unwrap(), None);
     assert!(store.span("text", Some(&own)).await.unwrap().is_some());
     assert_eq!(store.span("7", None).await.unwrap(), None);
@@ -115,19 +111,9 @@ async fn spans_of_an_original_are_listed_whatever_their_ids_are_and_what_is_no_s
 async fn a_page_of_large_spans_is_short() {
     let (store, spans) = store_and_spans("large").await;
     let large = |number: i32| {
-        let mut span = of_original(number.to_string(), f64::from(number));
-        let text = "x".repeat(500_000);
-        span.insert(
-            "measured_usage",
-            [doc! { "measure": "m", "quantity": text }],
-        );
-        span.insert(
-            "processing",
-            doc! {
-                "complete": false, "version": 1, "partition": 7,
-                "last_interval": { "start": 0, "end": 0 },
-            },
-        );
+        let mut span = span(number.to_string(), number.into());
+        let measure = doc! { "measure": "m", "quantity": "x".repeat(500_000) };
+        span.insert("measured_usage", [measure]);
         span
     };
     spans.insert_many((0..30).map(large)).await.unwrap();
@@ -142,8 +128,7 @@ async fn a_page_of_large_spans_is_short() {
 /// others.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_told_of_spans_of_other_resources() {
-    let (store, spans) = beside_original("others").await;
-    let start = at(0).as_millis() as f64;
+    let (store, spans) = store_and_spans("others").await;
     let of = |number: i64| {
         let mut id = [7; 12];
         id[4..].copy_from_slice(&number.to_be_bytes());
@@ -152,7 +137,7 @@ async fn nothing_is_told_of_spans_of_other_resources() {
             0 => Bson::from(format!("{number:07}")),
             _ => ObjectId::from_bytes(id).into(),
         };
-        let mut span = of_original(id, start + (number / 3) as f64);
+        let mut span = span(id, number / 3);
         let resource = if number % 5_000 == 1 {
             "mine"
         } else {

@@ -4,11 +4,20 @@
 
 mod audit;
 mod contract;
+mod explain;
+mod faults;
 mod lanes;
+mod late;
+mod lists;
 mod measures;
 mod migration;
+mod original;
 mod outage;
 mod primary;
 mod profile;
 mod proxy;
+mod queries;
+mod retention;
+mod sums;
 mod support;
+mod unreadable;

@@ -6,11 +6,13 @@ use sampler_store::{
 };
 
 use sampler_store_testing::support::{
-    Changing, Store, at, done, finished, id, kept, last_refusal, must_stop, new_span, new_stop,
-    plan_to, start_event, started,
+    Changing, Store, at, failed, finished, id, kept, must_stop, new_span, new_stop, next, recorded,
+    refusal, start_event, started,
 };
 
 use crate::support::store_and_spans;
+
+const HOUR: i64 = 3_600_000;
 
 /// Starts a span of these organization, resource and instance.
 async fn start_of(store: &dyn Store, name: &str, target: [&str; 3], millis: i64) {
@@ -40,9 +42,22 @@ fn query(conditions: &[(&str, &str)]) -> SpanQuery {
 }
 
 async fn suspended(store: &dyn Store, span: &Span) {
-    let planned = store.plan(span, plan_to(span, 60), at(0), at(0)).await;
-    let refused = last_refusal("no mapping", 60);
-    done(store.failed(&done(planned), refused).await);
+    let planned = store.must_make(span, next(span, HOUR)).await;
+    let refused = failed(&planned, refusal("no mapping", HOUR));
+    store.must_make(&planned, refused).await;
+}
+
+/// Samples a span that was stopped to its end.
+async fn complete(store: &dyn Store, name: &str) -> Span {
+    let mut span = kept(store, name).await;
+    while !span.processing.complete {
+        let change = match span.processing.planned {
+            Some(_) => recorded(&span, HOUR),
+            None => next(&span, HOUR),
+        };
+        span = store.must_make(&span, change).await;
+    }
+    span
 }
 
 fn in_state(conditions: &[(&str, &str)], state: SpanState) -> SpanQuery {
@@ -56,7 +71,7 @@ async fn page(store: &dyn Store, query: &SpanQuery) -> (Vec<String>, Option<Span
     let page = store.spans(query).await.unwrap();
     let name = |id: Option<Id>| id.map_or_else(String::new, String::from);
     let spans = page.spans.into_iter();
-    let names = spans.map(|listed| name(listed.span.start_id)).collect();
+    let names = spans.map(|span| name(span.start_id)).collect();
     (names, page.next)
 }
 
@@ -85,8 +100,7 @@ async fn a_list_holds_what_its_query_asks_for() {
     start_of(store, "d", ["o", "s", "one"], 40).await;
     start_of(store, "c", ["p", "r", "one"], 30).await;
     stop_of(store, ["p", "r", "one"], 50).await;
-    let complete = kept(store, "c").await;
-    done(store.complete(&complete, at(0)).await);
+    complete(store, "c").await;
     start_of(store, "e", ["q", "r", "two"], 50).await;
     suspended(store, &kept(store, "e").await).await;
     let with = |conditions: &[(&str, &str)], change: fn(&mut SpanQuery)| {
@@ -179,10 +193,11 @@ async fn a_list_goes_on_while_spans_come_change_and_go() {
     let (first, next) = page(store, &query).await;
     // The one that the page ended with is completed and removed; a shown and an unshown one are
     // stopped; one comes in front, and one behind.
-    let last = kept(store, &first[1]).await;
-    stop_of(store, ["o", "r", "a"], 40).await;
-    stop_of(store, ["o", "r", "f"], 40).await;
-    done(store.complete(&last, at(0)).await);
+    let last = first[1].as_str();
+    for name in ["a", "f", last] {
+        stop_of(store, ["o", "r", name], 40).await;
+    }
+    let last = complete(store, last).await;
     assert_eq!(store.remove(&[finished(&last)]).await.ok(), Some(1));
     start("new", 50).await;
     start("old", 5).await;
@@ -201,11 +216,10 @@ async fn a_span_is_found_by_how_its_id_is_written() {
     let span = started(store, "a", "i", 10).await;
     let written = span.id.to_string();
     let found = async |id: &str| store.span(id, None).await.unwrap();
-    let listed = found(&written).await.expect("it is kept");
-    assert_eq!((&listed.span, listed.due_at), (&span, Some(at(10))));
+    assert_eq!(found(&written).await, Some(span));
     must_stop(store, None, "i", 20).await;
     let listed = found(&written).await.expect("it is kept");
-    assert_eq!(listed.span.end, Some(at(20)));
+    assert_eq!(listed.end, Some(at(20)));
     let other = if written.ends_with('0') { "1" } else { "0" };
     let other = format!("{}{other}", &written[..23]);
     for unknown in [
@@ -232,14 +246,8 @@ async fn the_spans_that_were_kept_last_come_first() {
         start_of(store, name, ["o", "r", name], millis).await;
     }
     let newest = store.newest_spans(2).await.unwrap();
-    let ids: Vec<_> = newest.iter().map(|listed| listed.span.id.clone()).collect();
     let all = store.spans(&query(&[("organization_id", "o")])).await;
-    let mut all: Vec<_> = all.unwrap().spans;
-    all.sort_by_key(|listed| std::cmp::Reverse(listed.span.id.clone()));
-    let expected: Vec<_> = all
-        .iter()
-        .take(2)
-        .map(|listed| listed.span.id.clone())
-        .collect();
-    assert_eq!(ids, expected);
+    let mut all = all.unwrap().spans;
+    all.sort_by_key(|span| std::cmp::Reverse(span.id.clone()));
+    assert_eq!(newest, all[..2]);
 }

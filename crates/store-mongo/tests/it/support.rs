@@ -6,7 +6,7 @@ use std::time::Duration;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Document, doc};
 use mongodb::{Collection, Database};
-use sampler_domain::{Entry, Key, Target};
+use sampler_domain::{Key, Target};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::TestDatabase;
 
@@ -59,12 +59,6 @@ pub(crate) fn usages_beside(spans: &Collection<Document>) -> Collection<Document
     database_of(spans).collection("spans_usages")
 }
 
-/// The document of an entry.
-pub(crate) async fn document(usages: &Collection<Document>, entry: &Entry) -> Document {
-    let filter = doc! { "_id": &entry.usage_guid };
-    usages.find_one(filter).await.unwrap().unwrap()
-}
-
 /// Another program on the collection of a store.
 pub(crate) async fn beside(spans: &Collection<Document>) -> MongoStore {
     let server = TestDatabase::new("beside").await;
@@ -110,14 +104,6 @@ pub(crate) fn placement(target: &Target) -> Document {
         bytes: key.bytes().to_vec(),
     };
     doc! { "partition": key.partition(), "key": bytes }
-}
-
-/// The same, as they are set.
-pub(crate) fn placed(target: &Target) -> Document {
-    let members = placement(target).into_iter();
-    members
-        .map(|(name, value)| (format!("processing.{name}"), value))
-        .collect()
 }
 
 /// The names of the indexes that there are.
