@@ -1,15 +1,17 @@
 //! CloudEvents 1.0 as events: the attributes are in the body (structured mode) or in headers (binary
 //! mode), the fields of the event are its data.
 
+use std::str;
+
 use axum::http::HeaderMap;
 use percent_encoding::percent_decode_str;
 use sampler_api as api;
 use sampler_api::EventType;
-use sampler_api::given::Object;
+use sampler_api::given::{Given, Object};
 use sampler_domain::{EventId, Id, Timestamp};
-use sampler_service::problem::{FieldError, Pointer, Problem};
+use sampler_service::problem::Problem;
 
-use crate::errors::Errors;
+use crate::errors::{Errors, Place};
 use crate::event::{self, Event, Head};
 use crate::json;
 use crate::problems::INVALID_EVENT;
@@ -20,60 +22,34 @@ const PREFIX: &str = "ce-";
 /// The attributes that are read. Any others may be there, and mean nothing here.
 const READ: [&str; 5] = ["specversion", "type", "source", "id", "time"];
 
-/// Where attributes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Structured,
-    Binary,
-}
-
-impl Mode {
-    fn wrong(self, name: &str, detail: &str) -> FieldError {
-        match self {
-            Self::Structured => FieldError::new(Pointer::root().field(name), detail),
-            Self::Binary => FieldError::of_header(format!("{PREFIX}{name}"), detail),
-        }
-    }
-}
-
-/// The attributes of a CloudEvent as they were sent, in the order of [`READ`].
+/// The attributes of a CloudEvent in the order of [`READ`].
 #[derive(Debug)]
-pub(crate) struct Attributes {
-    mode: Mode,
-    values: [Result<Option<String>, &'static str>; READ.len()],
-}
-
-struct Values {
-    kind: Option<EventType>,
-    head: Head,
-    errors: Vec<FieldError>,
-}
+pub(crate) struct Attributes([Given<String>; READ.len()]);
 
 /// The attributes in the headers of a request, if it is in binary mode.
 pub(crate) fn binary(headers: &HeaderMap) -> Option<Attributes> {
     let mut names = headers.keys().map(axum::http::HeaderName::as_str);
     let is_binary = names.any(|name| name.starts_with(PREFIX));
-    is_binary.then(|| Attributes {
-        mode: Mode::Binary,
-        values: READ.map(|name| from_header(headers, name)),
-    })
+    is_binary.then(|| Attributes(READ.map(|name| from_header(headers, name))))
 }
 
 /// The text of a header, which may be quoted and percent-encoded.
-fn from_header(headers: &HeaderMap, name: &str) -> Result<Option<String>, &'static str> {
+fn from_header(headers: &HeaderMap, name: &str) -> Given<String> {
     let mut values = headers.get_all(format!("{PREFIX}{name}")).iter();
+    let wrong = |detail: &str| Given::Wrong(detail.to_owned());
     let Some(value) = values.next() else {
-        return Ok(None);
+        return Given::Missing;
     };
     if values.next().is_some() {
-        return Err("It must be given once.");
+        return wrong("It must be given once.");
     }
-    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| "It must be UTF-8.")?;
-    let text = unquoted(text.trim());
-    let decoded = percent_decode_str(&text)
-        .decode_utf8()
-        .map_err(|_| "It must be UTF-8 once it is percent-decoded.")?;
-    Ok(Some(decoded.into_owned()))
+    let Ok(text) = str::from_utf8(value.as_bytes()) else {
+        return wrong("It must be UTF-8.");
+    };
+    match percent_decode_str(&unquoted(text.trim())).decode_utf8() {
+        Ok(decoded) => Given::Right(decoded.into_owned()),
+        Err(_) => wrong("It must be UTF-8 once it is percent-decoded."),
+    }
 }
 
 /// Without the quotes of a quoted string (RFC 9110, section 5.6.4), if it is one.
@@ -98,48 +74,51 @@ fn unquoted(text: &str) -> String {
 
 pub(crate) fn read_structured(body: &[u8]) -> Result<Event, Problem> {
     let given: api::CloudEvent = json::read(body, &INVALID_EVENT)?;
-    let mut errors = Vec::new();
+    let mut errors = Errors::default();
     if given.data_base64.is_some() {
         let detail = "It is not supported: the fields must be JSON, in data.";
-        errors.push(Mode::Structured.wrong("data_base64", detail));
+        errors.wrong("data_base64", detail);
     }
     if given.datacontenttype.is_some_and(|it| !is_json(&it)) {
-        let detail = "It must be application/json.";
-        errors.push(Mode::Structured.wrong("datacontenttype", detail));
+        errors.wrong("datacontenttype", "It must be application/json.");
     }
-    let attributes = Attributes {
-        mode: Mode::Structured,
-        values: [
-            given.specversion,
-            given.r#type,
-            given.source,
-            given.id,
-            given.time,
-        ]
-        .map(Ok),
-    };
-    let Values {
-        kind,
-        head,
-        errors: of_attributes,
-    } = attributes.read();
-    errors.extend(of_attributes);
-    let mut errors = Errors::within("data", errors);
-    match (given.data, kind) {
-        (Some(Object(data)), Some(kind)) => return event::finish(kind, head, data, errors),
-        (None, _) => errors.wrong_at(|data| data, "It is missing."),
-        // Which members there should be is not known.
-        (Some(_), None) => {}
-    }
-    Err(event::invalid(errors.into_list()))
+    let attributes = [
+        given.specversion,
+        given.r#type,
+        given.source,
+        given.id,
+        given.time,
+    ];
+    // An attribute that is null counts as none.
+    let attributes = attributes.map(|it| it.map_or(Given::Missing, Given::Right));
+    let (kind, head) = Attributes(attributes).read(&mut errors);
+    let data = given.data.map_or(Given::Missing, Given::Right);
+    let data = errors.required("data", data).map(|Object(data)| data);
+    errors.place = Place::Member("data");
+    finish(kind, head, data, errors)
 }
 
 pub(crate) fn read_binary(attributes: &Attributes, body: &[u8]) -> Result<Event, Problem> {
     let data: api::Event = json::read(body, &INVALID_EVENT)?;
-    let Values { kind, head, errors } = attributes.read();
-    match kind {
-        Some(kind) => event::finish(kind, head, data, Errors::of(errors)),
-        None => Err(event::invalid(errors)),
+    let mut errors = Errors {
+        place: Place::Headers(PREFIX),
+        ..Errors::default()
+    };
+    let (kind, head) = attributes.read(&mut errors);
+    errors.place = Place::Body;
+    finish(kind, head, Some(data), errors)
+}
+
+fn finish(
+    kind: Option<EventType>,
+    head: Head,
+    data: Option<api::Event>,
+    errors: Errors,
+) -> Result<Event, Problem> {
+    match kind.zip(data) {
+        Some((kind, data)) => event::finish(kind, head, data, errors),
+        // Which members there should be is not known.
+        None => Err(event::invalid(errors.list)),
     }
 }
 
@@ -157,82 +136,55 @@ pub(crate) fn kind_of(text: &str) -> Option<EventType> {
 impl Attributes {
     /// The kind of the event, if its `type` names one.
     pub(crate) fn kind(&self) -> Option<EventType> {
-        let [_, named, ..] = &self.values;
-        kind_of(named.as_ref().ok()?.as_deref()?)
+        match &self.0[1] {
+            Given::Right(text) => kind_of(text),
+            _ => None,
+        }
     }
 
     /// Reads the values, and notes all that are wrong.
-    fn read(&self) -> Values {
-        let Self { mode, values } = self;
-        let mut errors = Vec::new();
-        let mut wrong = |name: &str, detail: &str| errors.push(mode.wrong(name, detail));
-        let [version, kind, source, id, time] = values.clone();
-        if let Some(version) = required("specversion", version, &mut wrong)
-            && version != "1.0"
-        {
-            wrong("specversion", "It must be \"1.0\".");
+    fn read(&self, errors: &mut Errors) -> (Option<EventType>, Head) {
+        let [version, kind, source, id, time] = self.0.clone();
+        let version = errors.required("specversion", version);
+        if version.is_some_and(|version| version != "1.0") {
+            errors.wrong("specversion", "It must be \"1.0\".");
         }
-        let kind = required("type", kind, &mut wrong).and_then(|text| {
+        let kind = errors.required("type", kind).and_then(|text| {
             let kind = kind_of(&text);
             if kind.is_none() {
-                wrong(
-                    "type",
-                    "It must end in \".start\", \".stop\" or \".update\".",
-                );
+                let detail = "It must end in \".start\", \".stop\" or \".update\".";
+                errors.wrong("type", detail);
             }
             kind
         });
-        let source = required("source", source, &mut wrong)
-            .and_then(|text| id_of("source", text, &mut wrong));
-        let own_id = required("id", id, &mut wrong).and_then(|text| id_of("id", text, &mut wrong));
-        let id = source
-            .zip(own_id)
-            .and_then(|(source, own_id)| join(&source, &own_id, &mut wrong));
-        let timestamp = required("time", time, &mut wrong).and_then(|text| {
+        let source = errors.required("source", source);
+        let source = source.and_then(|text| errors.id("source", text));
+        let own_id = errors.required("id", id);
+        let own_id = own_id.and_then(|text| errors.id("id", text));
+        let id = source.zip(own_id);
+        let id = id.and_then(|(source, own_id)| join(&source, &own_id, errors));
+        let timestamp = errors.required("time", time).and_then(|text| {
             let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
             let time = Timestamp::from_text(&text).filter(|_| !is_number);
             if time.is_none() {
-                wrong(
-                    "time",
-                    "It must be a time as in RFC 3339, from 1970 to 9999.",
-                );
+                let detail = "It must be a time as in RFC 3339, from 1970 to 9999.";
+                errors.wrong("time", detail);
             }
             time
         });
-        let head = Head { id, timestamp };
-        Values { kind, head, errors }
+        (kind, Head { id, timestamp })
     }
-}
-
-fn required(
-    name: &str,
-    value: Result<Option<String>, &'static str>,
-    wrong: &mut impl FnMut(&str, &str),
-) -> Option<String> {
-    match value {
-        Ok(Some(text)) => return Some(text),
-        Ok(None) => wrong(name, "It is missing."),
-        Err(detail) => wrong(name, detail),
-    }
-    None
-}
-
-fn id_of(name: &str, text: String, wrong: &mut impl FnMut(&str, &str)) -> Option<Id> {
-    let id = Id::new(text);
-    id.map_err(|error| wrong(name, &format!("It {error}.")))
-        .ok()
 }
 
 /// Two sources may give the same id to different events.
-fn join(source: &Id, id: &Id, wrong: &mut impl FnMut(&str, &str)) -> Option<EventId> {
-    let joined = Id::joined(source, id);
+fn join(source: &Id, id: &Id, errors: &mut Errors) -> Option<EventId> {
+    let joined = Id::joined(source, id).ok();
+    if joined.is_none() {
+        let most = Id::LEN_MAX - 1;
+        errors.wrong(
+            "id",
+            format!("Together with source it must be at most {most} bytes long."),
+        );
+    }
     joined
-        .map_err(|_| {
-            let detail = format!(
-                "Together with source it must be at most {} bytes long.",
-                Id::LEN_MAX - 1
-            );
-            wrong("id", &detail);
-        })
-        .ok()
 }

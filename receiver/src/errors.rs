@@ -4,49 +4,39 @@ use sampler_api::given::Given;
 use sampler_domain::Id;
 use sampler_service::problem::{FieldError, Pointer};
 
-/// The errors so far. A pointer is only made for an error: most members are right.
+/// Where the members are whose errors are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    #[default]
+    Body,
+    /// In this member of the body.
+    Member(&'static str),
+    /// In headers whose names begin so.
+    Headers(&'static str),
+}
+
+/// The errors so far, and where the next ones are. A pointer is only made for an error: most members are right.
 #[derive(Default)]
 pub(crate) struct Errors {
-    /// The member of the body that has the members, unless the body itself has them.
-    within: Option<&'static str>,
-    errors: Vec<FieldError>,
+    pub(crate) place: Place,
+    pub(crate) list: Vec<FieldError>,
 }
 
 impl Errors {
-    /// Errors in the members of the body, after the errors so far.
-    pub(crate) fn of(errors: Vec<FieldError>) -> Self {
-        Self {
-            within: None,
-            errors,
-        }
-    }
-
-    /// Errors in the members of this member of the body, after the errors so far.
-    pub(crate) fn within(name: &'static str, errors: Vec<FieldError>) -> Self {
-        Self {
-            within: Some(name),
-            errors,
-        }
-    }
-
     /// A member that must be there.
     pub(crate) fn required<T>(&mut self, name: &str, given: Given<T>) -> Option<T> {
-        self.required_at(given, |object| object.field(name))
+        let value = given.required();
+        value.map_err(|detail| self.wrong(name, detail)).ok()
     }
 
-    /// A member that must be there, of an object further in.
+    /// A member that must be there, at a place in the body or the member.
     pub(crate) fn required_at<T>(
         &mut self,
         given: Given<T>,
         at: impl FnOnce(Pointer) -> Pointer,
     ) -> Option<T> {
-        let detail = match given {
-            Given::Right(value) => return Some(value),
-            Given::Missing => "It is missing.".to_owned(),
-            Given::Wrong(detail) => detail,
-        };
-        self.wrong_at(at, detail);
-        None
+        let value = given.required();
+        value.map_err(|detail| self.wrong_at(at, detail)).ok()
     }
 
     /// A member that may be there.
@@ -70,33 +60,33 @@ impl Errors {
 
     /// Says what is wrong with a member, in a full sentence.
     pub(crate) fn wrong(&mut self, name: &str, detail: impl Into<String>) {
-        self.wrong_at(|object| object.field(name), detail);
+        if let Place::Headers(prefix) = self.place {
+            let header = format!("{prefix}{name}");
+            self.list.push(FieldError::of_header(header, detail));
+        } else {
+            self.wrong_at(|object| object.field(name), detail);
+        }
     }
 
-    /// Says what is wrong at a place in the object.
+    /// Says what is wrong at a place in the body or the member.
     pub(crate) fn wrong_at(
         &mut self,
         at: impl FnOnce(Pointer) -> Pointer,
         detail: impl Into<String>,
     ) {
-        let root = Pointer::root();
-        let object = match self.within {
-            Some(name) => root.field(name),
-            None => root,
+        let object = match self.place {
+            Place::Member(name) => Pointer::root().field(name),
+            Place::Body | Place::Headers(_) => Pointer::root(),
         };
-        self.errors.push(FieldError::new(at(object), detail));
-    }
-
-    pub(crate) fn into_list(self) -> Vec<FieldError> {
-        self.errors
+        self.list.push(FieldError::new(at(object), detail));
     }
 
     /// All that is wrong, if anything is.
     pub(crate) fn finish(self) -> Result<(), Vec<FieldError>> {
-        if self.errors.is_empty() {
+        if self.list.is_empty() {
             Ok(())
         } else {
-            Err(self.errors)
+            Err(self.list)
         }
     }
 }

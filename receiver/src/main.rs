@@ -8,7 +8,8 @@ use sampler_receiver::settings::PROGRAM;
 use sampler_receiver::{Options, Parts, Receiver, console, reading};
 use sampler_service::environment::{Clock, SystemRandom};
 use sampler_service::health::{Health, Progress};
-use sampler_service::lifecycle::{Shutdown, UnusableSettings};
+use sampler_service::lifecycle::Shutdown;
+use sampler_service::oauth::NoIssuer;
 use sampler_service::program::{self, Startup};
 use sampler_service::security::Authenticator;
 use sampler_service::telemetry::error_chain;
@@ -149,20 +150,10 @@ async fn prepare_and_watch(
 }
 
 /// Renews the keys that sign tokens. If they can never be had, the receiver ends.
-async fn keep_keys_fresh(
-    authenticator: &Authenticator,
-    shutdown: &Shutdown,
-) -> Result<(), UnusableSettings> {
-    let refreshing = authenticator.keep_fresh();
-    let refreshed = shutdown
-        .soft()
-        .run_until_cancelled(refreshing)
-        .await
-        .unwrap_or(Ok(()));
-    if refreshed.is_err() {
-        shutdown.begin();
-    }
-    refreshed
+async fn keep_keys_fresh(tokens: &Authenticator, shutdown: &Shutdown) -> Result<(), NoIssuer> {
+    let kept = shutdown.soft().run_until_cancelled(tokens.keep_fresh());
+    let kept = kept.await.unwrap_or(Ok(()));
+    kept.inspect_err(|_| shutdown.begin())
 }
 
 /// Asks the database for its time every few seconds. A request that meets a short outage is answered 503. Only

@@ -29,6 +29,15 @@ impl<T> Given<T> {
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Missing)
     }
+
+    /// The value, or in a full sentence what is wrong where it must be there.
+    pub fn required(self) -> Result<T, String> {
+        match self {
+            Self::Right(value) => Ok(value),
+            Self::Missing => Err("It is missing.".to_owned()),
+            Self::Wrong(detail) => Err(detail),
+        }
+    }
 }
 
 /// What can be [`Given`].

@@ -3,8 +3,12 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use cookie::time::Duration;
-use cookie::{Cookie, CookieBuilder, CookieJar, Key, SameSite};
+use cookie::{Cookie, CookieBuilder, SameSite};
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 use sampler_service::environment::Random;
@@ -20,7 +24,7 @@ const COOKIES_MAX: usize = 32;
 /// Keys of cookies. The first encrypts, all of them decrypt, so that keys can be replaced while
 /// people are signed in.
 #[derive(Clone)]
-pub struct Keys(Arc<[Key]>);
+pub struct Keys(Arc<[RandomizedNonceKey]>);
 
 /// The name of a cookie. Over https browsers take a cookie whose name begins with `__Host-` only from
 /// the host itself: no neighbour can set one (RFC 6265bis, section 4.1.3.2).
@@ -40,28 +44,25 @@ impl Keys {
                 // With its length before each text, so that no two lists are alike.
                 let _ = write!(material, "{}:{text}", text.len());
             }
-            (part.len() >= KEY_LEN_MIN).then(|| Key::derive_from(material.as_bytes()))
+            (part.len() >= KEY_LEN_MIN).then(|| key(digest(&SHA256, material.as_bytes()).as_ref()))
         });
         keys.collect::<Option<_>>().map(Self)
     }
 
     /// A key that nobody else has: sessions end with this process.
     pub fn random(random: &dyn Random) -> Self {
-        let mut bytes = [0; 64];
+        let mut bytes = [0; 32];
         random.fill(&mut bytes);
-        Self(Arc::new([Key::from(&bytes)]))
+        Self(Arc::new([key(&bytes)]))
     }
 
     /// The header that sets a cookie for a number of seconds.
     pub(crate) fn seal(&self, name: &str, content: &str, seconds: i64, is_secure: bool) -> String {
         let name = full_name(name, is_secure);
-        let mut jar = CookieJar::new();
-        if let Some(key) = self.0.first() {
-            let cookie = made(name.clone(), content.to_owned(), is_secure);
-            let cookie = cookie.max_age(Duration::seconds(seconds));
-            jar.private_mut(key).add(cookie);
-        }
-        jar.get(&name).map_or_else(String::new, Cookie::to_string)
+        let sealed = self.0.first().and_then(|key| encrypt(key, &name, content));
+        let cookie = made(name, sealed.unwrap_or_default(), is_secure);
+        let cookie = cookie.max_age(Duration::seconds(seconds));
+        cookie.build().to_string()
     }
 
     /// The content of a request's cookie, if one of the keys decrypts it. What does not decrypt is
@@ -75,17 +76,36 @@ impl Keys {
         let sealed = cookies.filter(|cookie| cookie.name() == name);
         let mut opened = sealed
             .take(COOKIES_MAX)
-            .filter_map(|cookie| self.decrypt(&cookie.into_owned()));
+            .filter_map(|cookie| self.decrypt(&name, cookie.value()));
         let first = opened.next()?;
         opened.all(|other| other == first).then_some(first)
     }
 
-    fn decrypt(&self, cookie: &Cookie<'static>) -> Option<String> {
-        let jar = CookieJar::new();
-        let mut keys = self.0.iter();
-        let opened = keys.find_map(|key| jar.private(key).decrypt(cookie.clone()));
-        opened.map(|cookie| cookie.value().to_owned())
+    fn decrypt(&self, name: &str, sealed: &str) -> Option<String> {
+        let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+        let (nonce, sealed) = bytes.split_at_checked(NONCE_LEN)?;
+        self.0.iter().find_map(|key| {
+            let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+            let mut sealed = sealed.to_vec();
+            let opened = key
+                .open_in_place(nonce, Aad::from(name), &mut sealed)
+                .ok()?;
+            String::from_utf8(opened.to_vec()).ok()
+        })
     }
+}
+
+fn key(bytes: &[u8]) -> RandomizedNonceKey {
+    RandomizedNonceKey::new(&AES_256_GCM, bytes).expect("a key has 32 bytes")
+}
+
+/// The content, readable and changeable with the key alone, and under this name alone.
+fn encrypt(key: &RandomizedNonceKey, name: &str, content: &str) -> Option<String> {
+    let mut sealed = content.as_bytes().to_vec();
+    let nonce = key
+        .seal_in_place_append_tag(Aad::from(name), &mut sealed)
+        .ok()?;
+    Some(URL_SAFE_NO_PAD.encode([nonce.as_ref().as_slice(), &sealed].concat()))
 }
 
 /// The header that has a browser forget a cookie.

@@ -1,10 +1,8 @@
 //! The health of a program.
 //!
-//! There are two kinds of probes. A loop reports *progress* with a beat, which grows stale if the
-//! loop hangs. A *check* is made at each request. Both are evaluated each time, so a program
-//! becomes healthy again by itself.
-//!
-//! *Warnings* name defects that do not make the program unhealthy.
+//! A loop reports its *progress* with beats; where it hangs, the last one grows old. A *check* is made at each
+//! request. Both are evaluated each time, so a program becomes healthy again by itself. *Warnings* name defects that
+//! do not make the program unhealthy.
 //!
 //! - `GET /healthcheck` is `{"healthy":true}`, with the names of `warnings` if there are any, or a
 //!   problem that names the probes that fail. It may need a token ([`Monitors`]).
@@ -13,8 +11,6 @@
 //! - `GET /healthz/ready` fails with the probes, too, and once the program was asked to stop. It
 //!   needs no token, so it does not name the probes that fail.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,10 +20,9 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use futures_util::future::{BoxFuture, FutureExt, join_all, ready};
 use http::HeaderMap;
 use serde_json::json;
-use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::lifecycle::Shutdown;
@@ -37,22 +32,18 @@ use crate::security::Monitors;
 /// How long a check may take before it counts as failed.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Says whether something is well.
+type Check = Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
+
+/// Says whether something needs attention.
+type Warning = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// All probes of a program. A clone has the probes that existed when it was cloned.
 #[derive(Clone)]
 pub struct Health {
     shutdown: Shutdown,
-    probes: Vec<(&'static str, Probe)>,
+    checks: Vec<(&'static str, Check)>,
     warnings: Vec<(&'static str, Warning)>,
-}
-
-/// Returns whether there is something that needs attention.
-type Warning = Arc<dyn Fn() -> bool + Send + Sync>;
-
-/// Something that can say whether it is well.
-#[derive(Clone)]
-enum Probe {
-    Progress(Progress),
-    Check(Arc<Check>),
 }
 
 impl Health {
@@ -60,7 +51,7 @@ impl Health {
     pub fn new(shutdown: Shutdown) -> Self {
         Self {
             shutdown,
-            probes: Vec::new(),
+            checks: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -73,24 +64,17 @@ impl Health {
             last: Arc::default(),
             threshold,
         };
-        self.probes.push((name, Probe::Progress(progress.clone())));
+        let reported = progress.clone();
+        self.check(name, move || ready(reported.is_recent()));
         progress
     }
 
-    /// Adds a probe that is well where `check` yields true in time. At most one runs at a time,
-    /// and one that takes too long is left to finish: it may be in the middle of something that
-    /// must not be given up.
-    pub fn check<C, F>(&mut self, name: &'static str, check: C)
+    /// Adds a probe that is well where `check` yields true within two seconds. It may be dropped then.
+    pub fn check<F>(&mut self, name: &'static str, check: impl Fn() -> F + Send + Sync + 'static)
     where
-        C: Fn() -> F + Send + Sync + 'static,
         F: Future<Output = bool> + Send + 'static,
     {
-        let ask = Box::new(move || -> Asking { Box::pin(check()) });
-        let check = Check {
-            ask,
-            running: Mutex::new(None),
-        };
-        self.probes.push((name, Probe::Check(Arc::new(check))));
+        self.checks.push((name, Arc::new(move || check().boxed())));
     }
 
     /// Adds a warning, which is active while `check` yields true. It does not make the program
@@ -103,25 +87,13 @@ impl Health {
         self.warnings.push((name, Arc::new(check)));
     }
 
-    /// The names of the active warnings.
-    pub fn standing(&self) -> Vec<&'static str> {
-        let standing = self.warnings.iter().filter(|(_, stands)| stands());
-        standing.map(|(name, _)| *name).collect()
-    }
-
+    /// The names of the checks that fail.
     pub async fn failing(&self) -> Vec<&'static str> {
-        let asked = self.probes.iter().map(async |(name, probe)| {
-            let well = match probe {
-                Probe::Progress(progress) => progress.is_recent(),
-                Probe::Check(check) => check.passes().await,
-            };
-            (!well).then_some(*name)
+        let asked = self.checks.iter().map(async |(name, check)| {
+            let is_well = timeout(CHECK_TIMEOUT, check()).await;
+            (!is_well.unwrap_or(false)).then_some(*name)
         });
-        futures_util::future::join_all(asked)
-            .await
-            .into_iter()
-            .flatten()
-            .collect()
+        join_all(asked).await.into_iter().flatten().collect()
     }
 
     /// The routes of the probes; `GET /healthcheck` is for `monitors` alone.
@@ -130,8 +102,11 @@ impl Health {
             .route("/healthcheck", get(healthcheck))
             .with_state((self.clone(), monitors));
         Router::new()
-            .route("/healthz/live", get(live))
-            .route("/healthz/ready", get(ready))
+            .route(
+                "/healthz/live",
+                get(async || Json(json!({"status": "live"}))),
+            )
+            .route("/healthz/ready", get(is_ready))
             .with_state(self)
             .merge(named)
     }
@@ -159,80 +134,41 @@ impl Progress {
     }
 }
 
-/// The answer to a check, on its way.
-type Asking = Pin<Box<dyn Future<Output = bool> + Send>>;
-
-/// A check, and its run that is not finished.
-struct Check {
-    ask: Box<dyn Fn() -> Asking + Send + Sync>,
-    running: Mutex<Option<JoinHandle<bool>>>,
-}
-
-impl Check {
-    async fn passes(&self) -> bool {
-        let answer = async {
-            let mut running = self.running.lock().await;
-            let answer = running
-                .get_or_insert_with(|| tokio::spawn((self.ask)()))
-                .await;
-            *running = None;
-            // One that panicked has not passed.
-            answer.unwrap_or(false)
-        };
-        timeout(CHECK_TIMEOUT, answer).await.unwrap_or(false)
-    }
-}
-
 async fn healthcheck(
     State((health, monitors)): State<(Health, Monitors)>,
     headers: HeaderMap,
-) -> Response {
-    if let Err(problem) = monitors.admit_to_health(&headers).await {
-        return problem.into_response();
+) -> Result<Response, Problem> {
+    monitors.admit_to_health(&headers).await?;
+    let failing = health.failing().await;
+    if !failing.is_empty() {
+        let detail = format!("These fail: {}.", failing.join(", "));
+        let problem = Problem::new(&kinds::UNHEALTHY, detail);
+        return Err(problem.member("healthy", false).member("probes", failing));
     }
-    match unhealthy(&health).await {
-        None => Json(healthy(&health.standing())).into_response(),
-        Some(problem) => problem.into_response(),
-    }
-}
-
-/// Exactly the answer of the original Sampler, if there are no warnings.
-fn healthy(warnings: &[&str]) -> sampler_api::Healthy {
-    sampler_api::Healthy {
+    let standing = health.warnings.iter().filter(|(_, stands)| stands());
+    // Exactly the answer of the original Sampler, if there are no warnings.
+    let healthy = sampler_api::Healthy {
         healthy: true,
-        warnings: warnings.iter().map(|&name| name.to_owned()).collect(),
-    }
+        warnings: standing.map(|&(name, _)| name.to_owned()).collect(),
+    };
+    Ok(Json(healthy).into_response())
 }
 
-async fn live() -> Response {
-    Json(json!({"status": "live"})).into_response()
-}
-
-async fn ready(State(health): State<Health>) -> Response {
+async fn is_ready(State(health): State<Health>) -> Result<Response, Problem> {
     if health.shutdown.is_stopping() {
         let detail = "The program was asked to stop and takes in nothing new.";
-        return Problem::new(&kinds::SHUTTING_DOWN, detail).into_response();
+        return Err(Problem::new(&kinds::SHUTTING_DOWN, detail));
     }
-    if health.failing().await.is_empty() {
-        return Json(json!({"status": "ready"})).into_response();
+    if !health.failing().await.is_empty() {
+        let detail = "The program is unhealthy. The health check says more.";
+        return Err(Problem::new(&kinds::UNHEALTHY, detail));
     }
-    let detail = "The program is unhealthy. The health check says more.";
-    Problem::new(&kinds::UNHEALTHY, detail).into_response()
-}
-
-async fn unhealthy(health: &Health) -> Option<Problem> {
-    let failing = health.failing().await;
-    if failing.is_empty() {
-        return None;
-    }
-    let detail = format!("These fail: {}.", failing.join(", "));
-    let problem = Problem::new(&kinds::UNHEALTHY, detail);
-    Some(problem.member("healthy", false).member("probes", failing))
+    Ok(Json(json!({"status": "ready"})).into_response())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::sync::atomic::AtomicBool;
 
     use axum::body::Body;
     use http::Request;
@@ -334,33 +270,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_check_that_hangs_fails_and_is_neither_given_up_nor_doubled() {
+    async fn a_check_that_hangs_fails() {
         let mut health = healthy();
-        let (started, finished) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let counters = (started.clone(), finished.clone());
-        health.check("database", move || {
-            let (started, finished) = counters.clone();
-            async move {
-                started.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(CHECK_TIMEOUT * 5 / 2).await;
-                finished.fetch_add(1, Ordering::Relaxed);
-                true
-            }
-        });
-        assert_eq!(health.failing().await, ["database"]);
-        assert_eq!(health.failing().await, ["database"]);
-        assert_eq!(started.load(Ordering::Relaxed), 1);
-        assert!(
-            health.failing().await.is_empty(),
-            "it answers in the third period"
-        );
-        assert_eq!(finished.load(Ordering::Relaxed), 1);
-    }
-
-    #[tokio::test]
-    async fn a_check_that_panics_fails() {
-        let mut health = healthy();
-        health.check("database", async || panic!("on purpose"));
+        health.check("database", std::future::pending);
         assert_eq!(health.failing().await, ["database"]);
     }
 

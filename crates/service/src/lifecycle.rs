@@ -6,15 +6,17 @@
 //! unfinished work is abandoned, and the program ends within [`STOP_BUDGET`]. That is an orderly
 //! end, too: another instance finds the work again. A second signal ends the program at once.
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+use crate::oauth::NoIssuer;
 
 /// The exit code after a wrong command line or wrong settings (`EX_USAGE`).
 pub const EXIT_SETTINGS: u8 = 64;
@@ -61,55 +63,24 @@ impl Shutdown {
     }
 }
 
-/// A signal that asks to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    /// SIGINT: somebody pressed Ctrl-C.
-    Interrupt,
-    /// SIGTERM: the platform wants the place.
-    Terminate,
-}
-
-/// A setting is wrong, and only showed so when it was used. A program that fails with it ends with
-/// the exit code of wrong settings.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct UnusableSettings(String);
-
-impl UnusableSettings {
-    /// `mistake` says what is wrong, and which setting would mend it.
-    pub fn new(mistake: &dyn std::fmt::Display) -> Self {
-        Self(mistake.to_string())
-    }
-}
-
+/// How a program ended: its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// All was finished, or let go of after the budget.
-    Orderly,
+    Orderly = 0,
     /// The program could not continue; the log says why.
-    Failed,
-    /// A setting turned out to be wrong ([`UnusableSettings`]); the log says which.
-    Unusable,
-    /// A second signal came.
-    Forced(Signal),
-}
-
-impl End {
-    pub fn code(self) -> u8 {
-        match self {
-            Self::Orderly => 0,
-            Self::Failed => 1,
-            Self::Unusable => EXIT_SETTINGS,
-            Self::Forced(Signal::Interrupt) => 130,
-            Self::Forced(Signal::Terminate) => 143,
-        }
-    }
+    Failed = 1,
+    /// A setting turned out to be wrong, as [`NoIssuer`] says; the log says which.
+    Unusable = EXIT_SETTINGS as isize,
+    /// A second SIGINT came.
+    Interrupted = 130,
+    /// A second SIGTERM came.
+    Terminated = 143,
 }
 
 impl From<End> for ExitCode {
     fn from(end: End) -> Self {
-        Self::from(end.code())
+        Self::from(end as u8)
     }
 }
 
@@ -117,32 +88,28 @@ impl From<End> for ExitCode {
 /// soft token is cancelled and it has finished. Returns when `body` has ended, or the budget has run out, or a
 /// second signal has come. The program must then exit with the code of the returned value.
 ///
-/// An error of `body` is logged here, and the code is 1, or 64 where the error is [`UnusableSettings`].
+/// An error of `body` is logged here.
 pub fn run_until_stopped<F, B>(body: B) -> End
 where
     B: FnOnce(Shutdown) -> F,
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
-    let runtime = match Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tracing::error!(code = "program.runtime", error = %error, "could not start a runtime");
-            return End::Failed;
-        }
+    let begun = || {
+        let runtime = Builder::new_multi_thread().enable_all().build()?;
+        let _within = runtime.enter();
+        let interrupt = signal(SignalKind::interrupt())?;
+        let terminate = signal(SignalKind::terminate())?;
+        let signals = Signals {
+            interrupt,
+            terminate,
+        };
+        Ok((runtime, signals))
     };
-    let end = runtime.block_on(async {
-        match Signals::listen() {
-            Ok(signals) => drive(body, signals).await,
-            Err(error) => {
-                tracing::error!(
-                    code = "program.signals",
-                    error = format!("{error:#}"),
-                    "could not listen for signals"
-                );
-                End::Failed
-            }
-        }
-    });
+    let (runtime, signals) = match begun() {
+        Ok(begun) => begun,
+        Err(error) => return failed(&anyhow::Error::new::<io::Error>(error)),
+    };
+    let end = runtime.block_on(drive(body, signals));
     // A thread that is stuck in a blocking call must not hold up the end.
     runtime.shutdown_background();
     end
@@ -155,23 +122,14 @@ struct Signals {
 }
 
 impl Signals {
-    fn listen() -> anyhow::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
-            terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
-        })
-    }
-
-    async fn next(&mut self) -> Signal {
+    /// Waits for one, and returns the end that a second one is.
+    async fn next(&mut self) -> End {
         tokio::select! {
-            _ = self.interrupt.recv() => Signal::Interrupt,
-            _ = self.terminate.recv() => Signal::Terminate,
+            _ = self.interrupt.recv() => End::Interrupted,
+            _ = self.terminate.recv() => End::Terminated,
         }
     }
 }
-
-/// A body under way. It is a task, so that what it has begun goes on where it is no longer waited for.
-type Body = JoinHandle<anyhow::Result<()>>;
 
 async fn drive<F, B>(body: B, mut signals: Signals) -> End
 where
@@ -179,24 +137,26 @@ where
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
     let shutdown = Shutdown::new();
+    // A task, so that what it has begun goes on where it is no longer waited for.
     let mut body = tokio::spawn(body(shutdown.clone()));
     tokio::select! {
         ended = &mut body => return end_of(ended),
-        () = shutdown.soft.cancelled() => tracing::info!("stopping"),
-        signal = signals.next() => tracing::info!(signal = ?signal, "stopping"),
+        () = shutdown.soft.cancelled() => {}
+        _ = signals.next() => {}
     }
+    tracing::info!("stopping");
     shutdown.begin();
     tokio::select! {
         end = drain(&mut body, &shutdown) => end,
-        signal = signals.next() => {
-            tracing::warn!(code = "program.second_signal", signal = ?signal, "a second signal: ending at once");
-            End::Forced(signal)
+        end = signals.next() => {
+            tracing::warn!(code = "program.second_signal", "a second signal: ending at once");
+            end
         }
     }
 }
 
 /// Finishes within the budget, or lets go.
-async fn drain(body: &mut Body, shutdown: &Shutdown) -> End {
+async fn drain(body: &mut JoinHandle<anyhow::Result<()>>, shutdown: &Shutdown) -> End {
     if let Ok(ended) = timeout(DRAIN_BUDGET, &mut *body).await {
         return end_of(ended);
     }
@@ -207,16 +167,26 @@ async fn drain(body: &mut Body, shutdown: &Shutdown) -> End {
 }
 
 fn end_of(ended: Result<anyhow::Result<()>, JoinError>) -> End {
-    let (end, error) = match ended {
+    match ended {
         Ok(Ok(())) => {
             tracing::info!("stopped");
-            return End::Orderly;
+            End::Orderly
         }
-        Ok(Err(error)) if error.is::<UnusableSettings>() => (End::Unusable, format!("{error:#}")),
-        Ok(Err(error)) => (End::Failed, format!("{error:#}")),
+        Ok(Err(error)) => failed(&error),
         // The hook has logged what the panic said.
-        Err(error) => (End::Failed, error.to_string()),
-    };
-    tracing::error!(code = "program.failed", error, "the program failed");
-    end
+        Err(error) => failed(&error.into()),
+    }
+}
+
+fn failed(error: &anyhow::Error) -> End {
+    tracing::error!(
+        code = "program.failed",
+        error = format!("{error:#}"),
+        "the program failed"
+    );
+    if error.is::<NoIssuer>() {
+        End::Unusable
+    } else {
+        End::Failed
+    }
 }

@@ -8,6 +8,7 @@ use anyhow::Context;
 use sampler_service::environment::Clock;
 use sampler_service::oauth::discovery::is_private;
 use sampler_service::oauth::http::TlsError;
+use sampler_service::oauth::keys::{is_shared, shared_key_len};
 use sampler_service::oauth::{
     Algorithm, Audiences, CaBundle, Client, ClientCredentials, CodeFlow, Discoverer, HttpOptions,
     Issuer, Keyring, Keys, Pace, Policy, TokenServer,
@@ -99,18 +100,18 @@ impl SecuritySettings {
                 let expected = "a key, or AUTH_SERVER, API or SAMPLER_OIDC_ISSUER to fetch keys from: where SECURED or \
                                 HEALTHCHECK_SECURED is true, tokens are checked";
                 reader.reject("JWTKEY", expected);
-            } else if algorithm.is_shared() {
+            } else if is_shared(algorithm) {
                 let expected = "RS256, RS384, RS512 or ES256 where JWTKEY is not set: fetched keys are never shared ones";
                 reader.reject("JWTALGO", expected);
             }
             return;
         };
         if let Err(error) = Keys::configured(key, algorithm) {
-            reader.reject("JWTKEY", &format!("a key for {algorithm}: {error}"));
-        } else if Keys::is_short(key, algorithm) {
-            let length = algorithm.shared_key_len();
+            reader.reject("JWTKEY", &format!("a key for {algorithm:?}: {error}"));
+        } else if key.len() < shared_key_len(algorithm) {
+            let length = shared_key_len(algorithm);
             let expected = format!(
-                "a shared key of at least {length} bytes for {algorithm} (RFC 7518, section 3.2): a shorter one may be \
+                "a shared key of at least {length} bytes for {algorithm:?} (RFC 7518, section 3.2): a shorter one may be \
                  guessed"
             );
             reader.reject("JWTKEY", &expected);
@@ -151,8 +152,8 @@ impl SecuritySettings {
     /// The one algorithm that tokens may be signed with.
     pub fn algorithm(&self) -> Algorithm {
         let usual = match self.jwt_key {
-            Some(_) => Algorithm::Hs256,
-            None => Algorithm::Rs256,
+            Some(_) => Algorithm::HS256,
+            None => Algorithm::RS256,
         };
         self.jwt_algorithm.unwrap_or(usual)
     }

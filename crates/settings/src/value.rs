@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{Granularities, Granularity, Units};
-use sampler_service::oauth::{Algorithm, Audiences, CaBundle};
+use sampler_service::oauth::{ALGORITHMS, Algorithm, Audiences, CaBundle};
 use sampler_service::telemetry::LogFormat;
 use sampler_upstream::FindUrl;
 use secrecy::SecretString;
@@ -94,10 +94,11 @@ values! {
         |text| web_address(text).filter(|url| url.query().is_none() && url.fragment().is_none());
     String: "text of at most 16384 bytes", short;
     SecretString, secret: String::EXPECTED, |text| short(text).map(SecretString::from);
-    Algorithm: "HS256, HS384, HS512, RS256, RS384, RS512 or ES256", Algorithm::from_name;
+    Algorithm: "HS256, HS384, HS512, RS256, RS384, RS512 or ES256",
+        |name: &str| name.parse().ok().filter(|one| ALGORITHMS.contains(one));
     Audiences: "audiences, with commas between them, each with something before a final *",
         |text| Audiences::parse(text).ok();
-    CaBundle: "a file of certificates as PEM that can be read, of at most 4 MiB",
+    CaBundle: "a file of certificates as PEM that can be read",
         |path| CaBundle::read(Path::new(path)).ok();
     FindUrl, secret: "an http or https address with {id} in it", |text| FindUrl::new(text).ok();
     Units: r#"units of measures, as in memory = "MB", each measure once"#, |text: &str| text.parse().ok();

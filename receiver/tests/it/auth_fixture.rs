@@ -28,7 +28,7 @@ pub(crate) const WRITE: &str = "abacus.sampler.write";
 
 /// An authenticator whose one key is configured.
 pub(crate) fn configured(key: &SigningKey) -> Authenticator {
-    let keys = Keys::configured(&key.public_pem(), Algorithm::Rs256).unwrap();
+    let keys = Keys::configured(&key.public_pem(), Algorithm::RS256).unwrap();
     authenticator(Keyring::configured(keys))
 }
 
@@ -51,12 +51,12 @@ pub(crate) fn fetched(uaa: &StandInUaa, pace: Pace) -> Authenticator {
     let api = TokenServer::CloudFoundry(uaa.base_url().parse().unwrap());
     let discoverer = Discoverer::new(api, client(&options).unwrap());
     let issuer = Issuer::Discovered;
-    authenticator(Keyring::fetched(discoverer, Algorithm::Rs256, issuer, pace))
+    authenticator(Keyring::fetched(discoverer, Algorithm::RS256, issuer, pace))
 }
 
 fn authenticator(keyring: Arc<Keyring>) -> Authenticator {
     let policy = TokenPolicy {
-        algorithm: Algorithm::Rs256,
+        algorithm: Algorithm::RS256,
         issuer: None,
         audiences: None,
     };

@@ -16,10 +16,7 @@ use super::credentials::{Client, in_time, post};
 use super::discovery::Discoverer;
 use super::http::{FetchError, text_in};
 use super::keys::Keys;
-use super::verify::{Policy, TokenError, verified_body};
-
-/// The claims of an ID token that name a person, the first that is there.
-const NAMES: [&str; 4] = ["user_name", "preferred_username", "email", "sub"];
+use super::verify::{Policy, TokenError, check};
 
 /// The secrets of one attempt to sign in. Nobody else may know or guess them.
 #[derive(Serialize, Deserialize)]
@@ -125,22 +122,24 @@ pub fn person(
         audiences: None,
         ..policy.clone()
     };
-    let body: Value = verified_body(token, keys, now, &policy)?;
-    let audiences: Vec<&str> = match body.get("aud") {
-        Some(Value::String(one)) => vec![one],
-        Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
-    let is_party = text_in(&body, "azp").map_or(audiences.len() == 1, |party| party == client);
-    if !audiences.contains(&client) || !is_party {
+    let body = check(token, keys, now, &policy)?;
+    let audiences = body.aud.all();
+    let is_party = body
+        .azp
+        .map_or(audiences.len() == 1, |party| party == client);
+    if !audiences.iter().any(|audience| audience == client) || !is_party {
         return Err(TokenError::Audience);
     }
-    if text_in(&body, "nonce") != Some(nonce) {
+    if body.nonce.as_deref() != Some(nonce) {
         return Err(TokenError::Nonce);
     }
-    let name = NAMES
-        .into_iter()
-        .find_map(|name| text_in(&body, name))
-        .filter(|name| !name.is_empty());
-    name.map(str::to_owned).ok_or(TokenError::Malformed)
+    let names = [
+        body.user_name,
+        body.preferred_username,
+        body.email,
+        body.sub,
+    ];
+    let name = names.into_iter().flatten().next();
+    name.filter(|name| !name.is_empty())
+        .ok_or(TokenError::Malformed)
 }

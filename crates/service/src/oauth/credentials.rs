@@ -2,7 +2,7 @@
 //!
 //! There is one request at a time, for all callers. A token is renewed well before its end, by one
 //! caller, while the others use it. If that fails, the token stays in use, and the next caller after a
-//! growing pause causes the next attempt. There is no timer.
+//! growing pause makes the next attempt. There is no timer.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,6 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
-use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 use url::form_urlencoded;
@@ -80,7 +79,6 @@ pub struct NoToken(pub FetchError);
 #[derive(Clone, Debug)]
 pub struct AccessToken {
     header: HeaderValue,
-    number: u64,
     scope: Option<String>,
 }
 
@@ -90,7 +88,8 @@ impl AccessToken {
         self.header.clone()
     }
 
-    /// The scopes that the token server says it has granted, separated by spaces.
+    /// The scopes that the token server says it has granted, separated by spaces; none if they are those that were
+    /// requested.
     pub fn scope(&self) -> Option<&str> {
         self.scope.as_deref()
     }
@@ -101,17 +100,9 @@ impl AccessToken {
 pub struct ClientCredentials {
     client: Client,
     discoverer: Discoverer,
-    state: Mutex<TokenState>,
-    /// Held during a request to the token server.
-    asking: Arc<tokio::sync::Mutex<()>>,
-}
-
-#[derive(Debug, Default)]
-struct TokenState {
-    held: Option<Held>,
-    numbers: u64,
-    failures: u32,
-    failed: Option<Failed>,
+    held: Mutex<Option<Held>>,
+    /// Held during a request to the token server: how the last ones failed, if they did.
+    failed: tokio::sync::Mutex<Option<Failed>>,
 }
 
 #[derive(Clone, Debug)]
@@ -122,9 +113,10 @@ struct Held {
     until: Instant,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Failed {
     error: FetchError,
+    pause: Duration,
     not_before: Instant,
 }
 
@@ -134,80 +126,77 @@ impl ClientCredentials {
         Arc::new(Self {
             client,
             discoverer,
-            state: Mutex::default(),
-            asking: Arc::default(),
+            held: Mutex::default(),
+            failed: tokio::sync::Mutex::default(),
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, TokenState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn valid(&self) -> Option<Held> {
+        self.held()
+            .clone()
+            .filter(|held| Instant::now() < held.until)
     }
 
     /// The current token.
-    pub async fn token(self: &Arc<Self>) -> Result<AccessToken, NoToken> {
-        if let Some(held) = self.valid() {
-            if held.renew_at <= Instant::now() && self.failure().is_none() {
-                self.renew_meanwhile();
+    pub async fn token(&self) -> Result<AccessToken, NoToken> {
+        let mut failed = match (self.failed.try_lock(), self.valid()) {
+            (Ok(failed), _) => failed,
+            // Somebody else renews it.
+            (Err(_), Some(held)) => return Ok(held.token),
+            (Err(_), None) => self.failed.lock().await,
+        };
+        let now = Instant::now();
+        let held = self.valid();
+        let pausing = failed.as_ref().filter(|failed| now < failed.not_before);
+        match (held, pausing) {
+            (Some(held), _) if now < held.renew_at => return Ok(held.token),
+            (Some(held), Some(_)) => return Ok(held.token),
+            (None, Some(failed)) => return Err(NoToken(failed.error.clone())),
+            (_, None) => {}
+        }
+        let granted = in_time(request(&self.discoverer, &self.client)).await;
+        match granted.and_then(|document| read(&document)) {
+            Ok((token, life)) => {
+                *failed = None;
+                *self.held() = Some(Held {
+                    token: token.clone(),
+                    since: Instant::now(),
+                    renew_at: now + life.mul_f64(RENEWED_AFTER),
+                    until: now + life.saturating_sub(MARGIN.min(life / 10)),
+                });
+                Ok(token)
             }
-            return Ok(held.token);
+            Err(error) => {
+                *failed = Some(self.failure(error.clone(), failed.as_ref()));
+                let held = self.valid().map(|held| held.token);
+                held.ok_or(NoToken(error))
+            }
         }
-        let asking = Arc::clone(&self.asking).lock_owned().await;
-        // The caller before may have got a token, or a failure.
-        if let Some(held) = self.valid() {
-            return Ok(held.token);
-        }
-        if let Some(error) = self.failure() {
-            return Err(NoToken(error));
-        }
-        // The request continues if its caller gives up: others wait for it, too.
-        let source = Arc::clone(self);
-        let asked = tokio::spawn(async move { source.ask(asking).await }).await;
-        asked.unwrap_or_else(|_| Err(NoToken(FetchError::Document("could not be read"))))
     }
 
     /// Notes that a server refused a token. Returns whether a further attempt makes sense: there is
     /// another token, or one may be requested.
     pub fn refused(&self, token: &AccessToken) -> bool {
-        let mut state = self.state();
-        match &state.held {
-            Some(held) if held.token.number != token.number => true,
-            Some(held) if held.since.elapsed() < AGE_TO_DROP => false,
-            Some(_) => {
-                state.held = None;
-                true
-            }
-            None => true,
+        let mut held = self.held();
+        let is_same = |held: &&Held| held.token.header == token.header;
+        if held
+            .as_ref()
+            .filter(is_same)
+            .is_some_and(|held| held.since.elapsed() < AGE_TO_DROP)
+        {
+            return false;
         }
+        held.take_if(|held| is_same(&&*held));
+        true
     }
 
-    fn valid(&self) -> Option<Held> {
-        let held = self.state().held.clone();
-        held.filter(|held| Instant::now() < held.until)
-    }
-
-    /// The last failure, during the pause after it.
-    fn failure(&self) -> Option<FetchError> {
-        let failed = self.state().failed.clone();
-        let pausing = failed.filter(|failed| Instant::now() < failed.not_before);
-        pausing.map(|failed| failed.error)
-    }
-
-    /// Requests the next token in the background, while this one stays in use.
-    fn renew_meanwhile(self: &Arc<Self>) {
-        if let Ok(asking) = Arc::clone(&self.asking).try_lock_owned() {
-            let source = Arc::clone(self);
-            tokio::spawn(async move { source.ask(asking).await });
-        }
-    }
-
-    async fn ask(&self, _asking: OwnedMutexGuard<()>) -> Result<AccessToken, NoToken> {
-        let began = Instant::now();
-        let granted = in_time(request(&self.discoverer, &self.client)).await;
-        let error = match granted.and_then(|document| read(&document)) {
-            Ok(granted) => return Ok(self.hold(granted, began)),
-            Err(error) => error,
-        };
-        let pause = self.pause(&error);
+    /// A failure, and the pause after it.
+    fn failure(&self, error: FetchError, before: Option<&Failed>) -> Failed {
+        let pause = before.map_or(PAUSE_FIRST, |before| PAUSE_MAX.min(before.pause * 2));
         self.discoverer.forget();
         let again_ms = pause.as_millis();
         warn!(
@@ -217,40 +206,11 @@ impl ClientCredentials {
             again_ms,
             "no token could be had"
         );
-        Err(NoToken(error))
-    }
-
-    /// Puts a token into use that was requested at `began`.
-    fn hold(&self, granted: Granted, began: Instant) -> AccessToken {
-        let mut state = self.state();
-        state.numbers += 1;
-        let token = AccessToken {
-            header: granted.header,
-            number: state.numbers,
-            scope: granted.scope,
-        };
-        let life = granted.life;
-        state.held = Some(Held {
-            token: token.clone(),
-            since: Instant::now(),
-            renew_at: began + life.mul_f64(RENEWED_AFTER),
-            until: began + life.saturating_sub(MARGIN.min(life / 10)),
-        });
-        (state.failures, state.failed) = (0, None);
-        token
-    }
-
-    /// Begins the pause after a failure, and returns its length.
-    fn pause(&self, error: &FetchError) -> Duration {
-        let mut state = self.state();
-        let doublings = state.failures.min(10);
-        let pause = PAUSE_MAX.min(PAUSE_FIRST * 2_u32.pow(doublings));
-        state.failures = state.failures.saturating_add(1);
-        state.failed = Some(Failed {
-            error: error.clone(),
+        Failed {
+            error,
+            pause,
             not_before: Instant::now() + pause,
-        });
-        pause
+        }
     }
 }
 
@@ -303,14 +263,8 @@ pub(crate) async fn post(
     fetch(request).await
 }
 
-struct Granted {
-    header: HeaderValue,
-    life: Duration,
-    /// Absent if it is the requested scope.
-    scope: Option<String>,
-}
-
-fn read(document: &Value) -> Result<Granted, FetchError> {
+/// The token of an answer, and how long it lives.
+fn read(document: &Value) -> Result<(AccessToken, Duration), FetchError> {
     if text_in(document, "token_type").is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
         return Err(FetchError::Document("grants a token of another type"));
     }
@@ -320,12 +274,8 @@ fn read(document: &Value) -> Result<Granted, FetchError> {
     let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
         .map_err(|_| FetchError::Document("holds a token that cannot be sent"))?;
     header.set_sensitive(true);
+    let scope = text_in(document, "scope").map(str::to_owned);
     let seconds = document.get("expires_in").and_then(Value::as_u64);
-    Ok(Granted {
-        header,
-        life: seconds.map_or(LIFE_DEFAULT, |seconds| {
-            Duration::from_secs(seconds).min(LIFE_MAX)
-        }),
-        scope: text_in(document, "scope").map(str::to_owned),
-    })
+    let life = seconds.map_or(LIFE_DEFAULT, Duration::from_secs);
+    Ok((AccessToken { header, scope }, life.min(LIFE_MAX)))
 }

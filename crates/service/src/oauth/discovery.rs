@@ -1,6 +1,6 @@
 //! Finds the token server and its endpoints.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reqwest::Client;
 use serde_json::Value;
@@ -20,22 +20,23 @@ pub enum TokenServer {
     Oidc(Url),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoints {
+/// What a token server offers.
+#[derive(Clone, Debug)]
+pub(super) struct Endpoints {
     /// Grants tokens.
-    pub token: Url,
+    pub(super) token: Url,
     /// Where people sign in, if they can.
-    pub authorization: Option<Url>,
-    pub keys: Url,
+    pub(super) authorization: Option<Url>,
+    pub(super) keys: Url,
     /// How clients show who they are at `token`.
-    pub(crate) method: ClientMethod,
+    pub(super) method: ClientMethod,
     /// Names the issuer.
     description: Url,
 }
 
 /// How a client shows its id and secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClientMethod {
+pub(super) enum ClientMethod {
     /// In a header, as UAA expects them: without encoding.
     BasicUnencoded,
     /// In a header, encoded as RFC 6749 says (section 2.3.1; `client_secret_basic`).
@@ -47,8 +48,7 @@ pub(crate) enum ClientMethod {
 impl ClientMethod {
     /// The method that the metadata of an issuer ask for. Without a word, a header is what each takes.
     fn of(metadata: &Value) -> Self {
-        let named = metadata.get("token_endpoint_auth_methods_supported");
-        let named = named.and_then(Value::as_array);
+        let named = metadata["token_endpoint_auth_methods_supported"].as_array();
         let takes = |method| named.is_some_and(|all| all.iter().any(|one| one == method));
         if takes("client_secret_post") && !takes("client_secret_basic") {
             Self::Post
@@ -64,88 +64,10 @@ impl TokenServer {
             Self::CloudFoundry(address) | Self::Oidc(address) => address,
         }
     }
-
-    async fn discover(&self, discoverer: &Discoverer) -> Result<Endpoints, FetchError> {
-        let client = &discoverer.client;
-        let source = Source {
-            address: self.address(),
-            http_allowed: discoverer.http_allowed,
-        };
-        match self {
-            Self::CloudFoundry(_) => {
-                let uaa = uaa_of(client, &source).await?;
-                Ok(Endpoints {
-                    token: below(&uaa, "/oauth/token"),
-                    authorization: Some(below(&uaa, "/oauth/authorize")),
-                    keys: below(&uaa, "/token_keys"),
-                    method: ClientMethod::BasicUnencoded,
-                    description: below(&uaa, DESCRIPTION),
-                })
-            }
-            Self::Oidc(address) => {
-                let description = below(address, DESCRIPTION);
-                let document = fetch(client.get(description.clone())).await?;
-                let expected = discoverer.issuer.as_deref().unwrap_or(address.as_str());
-                let named = text_in(&document, "issuer");
-                if !named.is_some_and(|named| same_but_for_slash(named, expected)) {
-                    return Err(FetchError::Document("describes another issuer"));
-                }
-                Ok(Endpoints {
-                    token: source.address_in(&document, "/token_endpoint")?,
-                    // Only who signs people in needs it.
-                    authorization: source.address_in(&document, "/authorization_endpoint").ok(),
-                    keys: source.address_in(&document, "/jwks_uri")?,
-                    method: ClientMethod::of(&document),
-                    description,
-                })
-            }
-        }
-    }
 }
 
-pub(crate) fn same_but_for_slash(one: &str, other: &str) -> bool {
+pub(super) fn same_but_for_slash(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
-}
-
-/// The address of the UAA. Older APIs name it at `/v2/info`, newer ones in the links of their root.
-async fn uaa_of(client: &Client, source: &Source<'_>) -> Result<Url, FetchError> {
-    match fetch(client.get(below(source.address, "/v2/info"))).await {
-        Ok(document) if document.get("token_endpoint").is_some() => {
-            return source.address_in(&document, "/token_endpoint");
-        }
-        Ok(_) | Err(FetchError::Status { .. } | FetchError::Document(_)) => {}
-        Err(unreachable @ FetchError::Unreachable(_)) => return Err(unreachable),
-    }
-    let document = fetch(client.get(below(source.address, "/"))).await?;
-    source
-        .address_in(&document, "/links/uaa/href")
-        .or_else(|_| source.address_in(&document, "/links/login/href"))
-}
-
-/// The server whose document names an address.
-struct Source<'a> {
-    address: &'a Url,
-    http_allowed: bool,
-}
-
-impl Source<'_> {
-    /// An address in a document. A server that is reached over TLS must not name an address without
-    /// TLS, and a server on this machine must not name one of another machine without TLS.
-    fn address_in(&self, document: &Value, pointer: &str) -> Result<Url, FetchError> {
-        let address = document
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .and_then(|text| Url::parse(text).ok())
-            .filter(|url| url.scheme() == "https" || url.scheme() == "http")
-            .ok_or(FetchError::Document("does not say where its endpoints are"))?;
-        if self.address.scheme() == "https" && address.scheme() != "https" {
-            return Err(FetchError::Document("leads from https to http"));
-        }
-        if !self.http_allowed && !is_private(&address) {
-            return Err(FetchError::Document("leads to http"));
-        }
-        Ok(address)
-    }
 }
 
 /// Whether requests to this address cannot be read on the way: they use TLS, or stay on this machine.
@@ -203,41 +125,102 @@ impl Discoverer {
         Self { issuer, ..self }
     }
 
-    pub(crate) fn client(&self) -> &Client {
+    pub(super) fn client(&self) -> &Client {
         &self.client
     }
 
-    pub(crate) async fn endpoints(&self) -> Result<Endpoints, FetchError> {
-        let known = self
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+    fn known(&self) -> MutexGuard<'_, Option<Endpoints>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) async fn endpoints(&self) -> Result<Endpoints, FetchError> {
+        let known = self.known().clone();
         if let Some(endpoints) = known {
             return Ok(endpoints);
         }
-        let found = self.server.discover(self).await?;
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
+        let found = match &self.server {
+            TokenServer::CloudFoundry(api) => self.of_uaa(api).await?,
+            TokenServer::Oidc(address) => self.of_issuer_at(address).await?,
+        };
+        *self.known() = Some(found.clone());
         Ok(found)
     }
 
+    /// Forgets the endpoints after a failure, because they may have moved.
+    pub(super) fn forget(&self) {
+        *self.known() = None;
+    }
+
     /// The issuer that the server names; `None` if it names none.
-    pub(crate) async fn issuer(&self) -> Result<Option<String>, FetchError> {
+    pub(super) async fn issuer(&self) -> Result<Option<String>, FetchError> {
         let endpoints = self.endpoints().await?;
         match fetch(self.client.get(endpoints.description)).await {
-            Ok(document) => Ok(text_in(&document, "issuer")
-                .filter(|issuer| !issuer.is_empty())
-                .map(str::to_owned)),
-            Err(FetchError::Status {
-                status: 404 | 405 | 410,
-                ..
-            }) => Ok(None),
+            Ok(document) => {
+                let named = text_in(&document, "issuer").filter(|issuer| !issuer.is_empty());
+                Ok(named.map(str::to_owned))
+            }
+            Err(FetchError::Status { status, .. }) if [404, 405, 410].contains(&status) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Forgets the endpoints after a failure, because they may have moved.
-    pub(crate) fn forget(&self) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    async fn of_issuer_at(&self, address: &Url) -> Result<Endpoints, FetchError> {
+        let description = below(address, DESCRIPTION);
+        let document = fetch(self.client.get(description.clone())).await?;
+        let expected = self.issuer.as_deref().unwrap_or(address.as_str());
+        let named = text_in(&document, "issuer");
+        if !named.is_some_and(|named| same_but_for_slash(named, expected)) {
+            return Err(FetchError::Document("describes another issuer"));
+        }
+        Ok(Endpoints {
+            token: self.address_in(&document, "/token_endpoint")?,
+            // Only who signs people in needs it.
+            authorization: self.address_in(&document, "/authorization_endpoint").ok(),
+            keys: self.address_in(&document, "/jwks_uri")?,
+            method: ClientMethod::of(&document),
+            description,
+        })
+    }
+
+    async fn of_uaa(&self, api: &Url) -> Result<Endpoints, FetchError> {
+        let uaa = self.uaa_of(api).await?;
+        Ok(Endpoints {
+            token: below(&uaa, "/oauth/token"),
+            authorization: Some(below(&uaa, "/oauth/authorize")),
+            keys: below(&uaa, "/token_keys"),
+            method: ClientMethod::BasicUnencoded,
+            description: below(&uaa, DESCRIPTION),
+        })
+    }
+
+    /// The address of the UAA. Older APIs name it at `/v2/info`, newer ones in the links of their root.
+    async fn uaa_of(&self, api: &Url) -> Result<Url, FetchError> {
+        match fetch(self.client.get(below(api, "/v2/info"))).await {
+            Ok(document) if document.get("token_endpoint").is_some() => {
+                return self.address_in(&document, "/token_endpoint");
+            }
+            Err(unreachable @ FetchError::Unreachable(_)) => return Err(unreachable),
+            Ok(_) | Err(_) => {}
+        }
+        let document = fetch(self.client.get(below(api, "/"))).await?;
+        self.address_in(&document, "/links/uaa/href")
+            .or_else(|_| self.address_in(&document, "/links/login/href"))
+    }
+
+    /// An address in a document. A server that is reached over TLS must not name an address without
+    /// TLS, and a server on this machine must not name one of another machine without TLS.
+    fn address_in(&self, document: &Value, pointer: &str) -> Result<Url, FetchError> {
+        let named = document.pointer(pointer).and_then(Value::as_str);
+        let address = named
+            .and_then(|text| Url::parse(text).ok())
+            .filter(|url| url.scheme() == "https" || url.scheme() == "http")
+            .ok_or(FetchError::Document("does not say where its endpoints are"))?;
+        if self.server.address().scheme() == "https" && address.scheme() != "https" {
+            return Err(FetchError::Document("leads from https to http"));
+        }
+        if !self.http_allowed && !is_private(&address) {
+            return Err(FetchError::Document("leads to http"));
+        }
+        Ok(address)
     }
 }

@@ -11,9 +11,6 @@ use serde_json::Value;
 /// In bytes.
 const DOCUMENT_LEN_MAX: usize = 512 * 1024;
 
-/// The largest file of certificates, in bytes.
-const BUNDLE_LEN_MAX: u64 = 4 * 1024 * 1024;
-
 /// What is never asked through a proxy, besides what `NO_PROXY` names.
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
@@ -26,8 +23,6 @@ pub struct CaBundle(Vec<Certificate>);
 pub enum TlsError {
     #[error("the file of certificates cannot be read")]
     Read(#[from] std::io::Error),
-    #[error("the file of certificates is larger than 4 MiB")]
-    TooLarge,
     /// There is no certificate in the file.
     #[error("the file contains no certificate in PEM")]
     Empty,
@@ -39,9 +34,6 @@ pub enum TlsError {
 impl CaBundle {
     /// Reads a file of certificates, one PEM after the other.
     pub fn read(path: &Path) -> Result<Self, TlsError> {
-        if std::fs::metadata(path)?.len() > BUNDLE_LEN_MAX {
-            return Err(TlsError::TooLarge);
-        }
         let certificates = Certificate::from_pem_bundle(&std::fs::read(path)?)?;
         if certificates.is_empty() {
             return Err(TlsError::Empty);

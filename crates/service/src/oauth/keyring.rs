@@ -3,20 +3,16 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedMutexGuard, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use super::algorithm::Algorithm;
 use super::discovery::Discoverer;
 use super::http::{FetchError, fetch};
-use super::keys::{KeyError, Keys};
+use super::keys::{Algorithm, KeyError, Keys};
 
 /// The time limit for finding the token server and fetching its keys.
 const FETCH_LIMIT: Duration = Duration::from_secs(10);
-
-/// The most requests that wait for keys. Further ones are answered without newer keys.
-const WAITING_MAX: usize = 64;
 
 /// How often keys are fetched, and how long they stay in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +79,8 @@ struct Source {
     algorithm: Algorithm,
     issuer: Issuer,
     pace: Pace,
-    /// Held during a fetch. When the last one ended, and whether it ended well.
+    /// Held during a fetch: the last one.
     last: Arc<tokio::sync::Mutex<Option<Attempt>>>,
-    waiting: Semaphore,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,41 +105,39 @@ impl Keyring {
         issuer: Issuer,
         pace: Pace,
     ) -> Arc<Self> {
-        let source = Source {
-            discoverer,
-            algorithm,
-            issuer,
-            pace,
-            last: Arc::default(),
-            waiting: Semaphore::new(WAITING_MAX),
-        };
         Arc::new(Self {
             keys: Mutex::new(None),
-            source: Some(source),
+            source: Some(Source {
+                discoverer,
+                algorithm,
+                issuer,
+                pace,
+                last: Arc::default(),
+            }),
         })
     }
 
     /// The keys in use. `None` where there are none: before the first successful fetch, once they are
     /// too old, and while the token server has none for the algorithm.
     pub fn current(&self) -> Option<Arc<Keys>> {
-        let known = self.lock().clone().filter(|known| known.keys.count() > 0);
-        let known = known.filter(|known| match &self.source {
-            Some(source) => known.at.elapsed() < source.pace.age_max,
-            None => true,
-        });
-        known.map(|known| known.keys)
+        let known = self.known().clone()?;
+        let age_max = self.source.as_ref().map(|source| source.pace.age_max);
+        let is_young = age_max.is_none_or(|most| known.at.elapsed() < most);
+        (is_young && known.keys.count() > 0).then_some(known.keys)
     }
 
     /// Whether the keys are older than [`keep_fresh`](Self::keep_fresh) lets them become.
     pub fn is_old(&self) -> bool {
-        let Some(source) = &self.source else {
-            return false;
+        let is_fresh = |source: &Source| {
+            let known = self.known();
+            known
+                .as_ref()
+                .is_some_and(|known| known.at.elapsed() <= source.pace.at_most)
         };
-        let fetched = self.lock().as_ref().map(|known| known.at);
-        fetched.is_none_or(|at| at.elapsed() > source.pace.at_most)
+        !self.source.as_ref().is_none_or(is_fresh)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Known>> {
+    fn known(&self) -> MutexGuard<'_, Option<Known>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -157,24 +150,20 @@ impl Keyring {
         let Some(source) = &self.source else {
             return Ok(());
         };
-        let Ok(_permit) = source.waiting.try_acquire() else {
-            return Err(NotNow(source.pace.at_least));
-        };
         let last = Arc::clone(&source.last).lock_owned().await;
-        if let Some(attempt) = *last {
-            let left = source.pace.at_least.saturating_sub(attempt.ended.elapsed());
-            if !left.is_zero() {
-                return Err(NotNow(left));
-            }
+        let ago = last.map(|attempt| attempt.ended.elapsed());
+        let left = source
+            .pace
+            .at_least
+            .saturating_sub(ago.unwrap_or(Duration::MAX));
+        if !left.is_zero() {
+            return Err(NotNow(left));
         }
         // The fetch continues if its client disconnects: others wait for it, too.
         let keyring = Arc::clone(self);
-        let at_least = source.pace.at_least;
         let fetching = tokio::spawn(async move { keyring.fetch(last).await });
-        match fetching.await {
-            Ok(true) => Ok(()),
-            Ok(false) | Err(_) => Err(NotNow(at_least)),
-        }
+        let is_fetched = fetching.await.unwrap_or(false);
+        is_fetched.then_some(()).ok_or(NotNow(source.pace.at_least))
     }
 
     /// Fetches the keys. Returns whether that worked.
@@ -182,19 +171,20 @@ impl Keyring {
         let Some(source) = &self.source else {
             return true;
         };
-        let known = self.lock().clone();
-        let issuer = known.and_then(|known| known.keys.issuer().map(str::to_owned));
-        let began = Instant::now();
-        let fetched = timeout(FETCH_LIMIT, source.fetch(issuer))
-            .await
-            .unwrap_or(Err(Failure::Late));
+        let issuer = self
+            .known()
+            .as_ref()
+            .and_then(|known| known.keys.issuer().map(str::to_owned));
+        let at = Instant::now();
+        let fetched = timeout(FETCH_LIMIT, source.fetch(issuer)).await;
+        let fetched = fetched.unwrap_or(Err(Failure::Late));
         *last = Some(Attempt {
             ended: Instant::now(),
             names_no_issuer: matches!(fetched, Err(Failure::NoIssuer(_))),
         });
         match fetched {
             Ok(keys) => {
-                self.replace(keys, began);
+                self.replace(keys, at);
                 true
             }
             Err(failure) => {
@@ -213,19 +203,16 @@ impl Keyring {
 
     /// Replaces all keys by those that the token server has now, even if it has none.
     fn replace(&self, keys: Keys, at: Instant) {
-        let count = keys.count();
-        let keys = Arc::new(keys);
-        let before = self.lock().replace(Known { keys, at });
-        let had_some = before.as_ref().map(|known| known.keys.count() > 0);
-        match had_some {
-            Some(true) | None if count == 0 => warn!(
+        let (count, keys) = (keys.count(), Arc::new(keys));
+        let before = self.known().replace(Known { keys, at });
+        let had_some = before.map(|known| known.keys.count() > 0);
+        if count == 0 && had_some != Some(false) {
+            warn!(
                 code = "token_keys.none",
                 "the token server has no key for the algorithm: no token can be checked"
-            ),
-            Some(false) | None if count > 0 => {
-                info!(count, "the keys of the token server are known");
-            }
-            _ => {}
+            );
+        } else if count > 0 && had_some != Some(true) {
+            info!(count, "the keys of the token server are known");
         }
     }
 
@@ -244,12 +231,12 @@ impl Keyring {
             if last.is_some_and(|attempt| attempt.names_no_issuer) {
                 return Err(NoIssuer);
             }
-            let pause = match refreshed {
+            sleep(match refreshed {
                 Ok(()) if self.current().is_some() => source.pace.at_most,
                 Ok(()) => source.pace.at_least,
                 Err(NotNow(left)) => left,
-            };
-            tokio::time::sleep(pause).await;
+            })
+            .await;
         }
     }
 }

@@ -3,11 +3,23 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use jsonwebtoken::DecodingKey;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{AlgorithmFamily, DecodingKey};
 use serde_json::Value;
 
-use super::algorithm::{Algorithm, Family};
+pub use jsonwebtoken::Algorithm;
+
+/// The algorithms that may sign tokens. One of them is configured and the token must name the same, so a public key is
+/// never used as a shared one.
+pub const ALGORITHMS: [Algorithm; 7] = [
+    Algorithm::HS256,
+    Algorithm::HS384,
+    Algorithm::HS512,
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::ES256,
+];
 
 /// The most keys that are accepted from one server.
 const FETCHED_MAX: usize = 64;
@@ -48,30 +60,39 @@ pub enum KeyError {
     NoList,
 }
 
+/// Whether the key that checks a token can also sign one. Such keys are never fetched.
+pub fn is_shared(algorithm: Algorithm) -> bool {
+    algorithm.family() == AlgorithmFamily::Hmac
+}
+
+/// The least length of a shared key, in bytes (RFC 7518, section 3.2): a shorter one could be guessed.
+pub fn shared_key_len(algorithm: Algorithm) -> usize {
+    match algorithm {
+        Algorithm::HS256 => 32,
+        Algorithm::HS384 => 48,
+        Algorithm::HS512 => 64,
+        _ => 0,
+    }
+}
+
 impl Keys {
-    /// The configured key. Line breaks of a PEM may be written as `\n`.
+    /// The configured key. Line breaks of a PEM may be written as `\n`, because manifests and shells often cannot
+    /// contain them.
     pub fn configured(text: &str, algorithm: Algorithm) -> Result<Self, KeyError> {
-        let pem = with_line_breaks(text);
+        let pem = text.replace("\\n", "\n").trim().to_owned();
         let is_pem = pem.starts_with(PEM_START);
         let is_secret = !pem.is_empty() && !is_pem && !pem.starts_with(SSH_START);
         let key = match algorithm.family() {
-            Family::Shared if is_secret => Ok(DecodingKey::from_secret(text.as_bytes())),
-            Family::Rsa if is_pem => DecodingKey::from_rsa_pem(pem.as_bytes()),
-            Family::P256 if is_pem => DecodingKey::from_ec_pem(pem.as_bytes()),
-            Family::Shared | Family::Rsa | Family::P256 => return Err(KeyError::Family),
+            AlgorithmFamily::Hmac if is_secret => Ok(DecodingKey::from_secret(text.as_bytes())),
+            AlgorithmFamily::Rsa if is_pem => DecodingKey::from_rsa_pem(pem.as_bytes()),
+            AlgorithmFamily::Ec if is_pem => DecodingKey::from_ec_pem(pem.as_bytes()),
+            _ => return Err(KeyError::Family),
         };
         // The library would accept a private key, which then verifies no token.
         let key = key.ok().filter(|_| !pem.contains("PRIVATE KEY-----"));
         let source = KeySource::Configured(key.ok_or(KeyError::Unreadable)?);
-        Ok(Self {
-            source,
-            issuer: None,
-        })
-    }
-
-    /// Whether a shared key is shorter than RFC 7518 demands, and could be guessed.
-    pub fn is_short(text: &str, algorithm: Algorithm) -> bool {
-        text.len() < algorithm.shared_key_len()
+        let issuer = None;
+        Ok(Self { source, issuer })
     }
 
     /// The keys of a token server for `algorithm` (RFC 7517). Shared keys are ignored, and so are
@@ -91,10 +112,8 @@ impl Keys {
                 keys.entry(jwk.common.key_id).or_insert(key);
             }
         }
-        Ok(Self {
-            source: KeySource::Fetched(keys),
-            issuer: None,
-        })
+        let (source, issuer) = (KeySource::Fetched(keys), None);
+        Ok(Self { source, issuer })
     }
 
     /// The same keys, for tokens of this issuer only.
@@ -109,15 +128,13 @@ impl Keys {
     }
 
     /// The key for a token that names `id`, or none.
-    pub(crate) fn find(&self, id: Option<&str>) -> Option<&DecodingKey> {
+    pub(super) fn find(&self, id: Option<&str>) -> Option<&DecodingKey> {
         match (&self.source, id) {
             (KeySource::Configured(key), _) => Some(key),
             (KeySource::Fetched(keys), Some(id)) => keys.get(&Some(id.to_owned())),
             // A token without a key name is only valid if there is a single key.
-            (KeySource::Fetched(keys), None) => match keys.len() {
-                1 => keys.values().next(),
-                _ => keys.get(&None),
-            },
+            (KeySource::Fetched(keys), None) if keys.len() == 1 => keys.values().next(),
+            (KeySource::Fetched(keys), None) => keys.get(&None),
         }
     }
 
@@ -136,29 +153,21 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// Replaces `\n` by line breaks, which manifests and shells often cannot contain.
-fn with_line_breaks(text: &str) -> String {
-    text.replace("\\n", "\n").trim().to_owned()
-}
-
 /// The key, if it is for `algorithm` and for no other purpose.
 fn usable(jwk: &Jwk, algorithm: Algorithm) -> Option<DecodingKey> {
     let common = &jwk.common;
     let signs = matches!(common.public_key_use, None | Some(PublicKeyUse::Signature));
     let operations = common.key_operations.as_deref();
     let verifies = operations.is_none_or(|all| all.contains(&KeyOperations::Verify));
-    let is_of_algorithm = common
-        .key_algorithm
-        .is_none_or(|named| named.to_string() == algorithm.name());
+    let named = common.key_algorithm.map(|named| named.to_string());
+    let is_of_algorithm = named.is_none_or(|named| named == format!("{algorithm:?}"));
     let is_of_family = match (algorithm.family(), &jwk.algorithm) {
-        (Family::Rsa, AlgorithmParameters::RSA(_)) => true,
-        (Family::P256, AlgorithmParameters::EllipticCurve(curve)) => {
+        (AlgorithmFamily::Rsa, AlgorithmParameters::RSA(_)) => true,
+        (AlgorithmFamily::Ec, AlgorithmParameters::EllipticCurve(curve)) => {
             curve.curve == EllipticCurve::P256
         }
         _ => false,
     };
-    if !signs || !verifies || !is_of_algorithm || !is_of_family {
-        return None;
-    }
-    DecodingKey::from_jwk(jwk).ok()
+    let is_usable = signs && verifies && is_of_algorithm && is_of_family;
+    is_usable.then(|| DecodingKey::from_jwk(jwk).ok())?
 }

@@ -1,12 +1,9 @@
-//! OAuth 2.0: checks the tokens of clients ([`verify`], [`keys`], [`keyring`]), gets the program's
-//! own tokens ([`credentials`]), and signs people in ([`code_flow`]). All find the token server
-//! ([`discovery`]) and talk to it over HTTP ([`http`]).
+//! OAuth 2.0: checks the tokens of clients ([`verify`], [`keyring`]), gets the program's own tokens ([`credentials`]),
+//! and signs people in ([`code_flow`]). All find the token server ([`discovery`]) and talk to it over HTTP ([`http`]).
 //!
 //! The decisions are pure: [`verify::verify`] is a function of a token, keys, a time and a policy.
 //! The rest fetches keys and tokens, at a bounded rate.
 
-pub mod algorithm;
-pub mod audience;
 pub mod code_flow;
 pub mod credentials;
 pub mod discovery;
@@ -15,12 +12,10 @@ pub mod keyring;
 pub mod keys;
 pub mod verify;
 
-pub use algorithm::Algorithm;
-pub use audience::Audiences;
 pub use code_flow::{Attempt, CodeFlow, Tokens};
 pub use credentials::{AccessToken, Client, ClientCredentials, NoToken};
 pub use discovery::{Discoverer, TokenServer};
 pub use http::{CaBundle, FetchError, HttpOptions, TlsError};
 pub use keyring::{Issuer, Keyring, NoIssuer, NotNow, Pace};
-pub use keys::{KeyError, Keys};
-pub use verify::{Claims, Policy, TokenError, verify};
+pub use keys::{ALGORITHMS, Algorithm, KeyError, Keys};
+pub use verify::{Audiences, Claims, Policy, TokenError, verify};

@@ -2,6 +2,8 @@
 //! `jsonwebtoken` decides whether the signature is good.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::slice;
 use std::time::Duration;
 
 use jsonwebtoken::dangerous::insecure_decode;
@@ -9,12 +11,9 @@ use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Validation, decode, decode_header};
 use sampler_domain::{ClientId, Timestamp};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
-use super::algorithm::Algorithm;
-use super::audience::Audiences;
 use super::discovery::same_but_for_slash;
-use super::keys::Keys;
+use super::keys::{Algorithm, Keys};
 
 /// In bytes.
 pub const TOKEN_LEN_MAX: usize = 16 * 1024;
@@ -38,6 +37,43 @@ pub struct Policy {
     /// keys, if they have one. A slash at the end does not count.
     pub issuer: Option<String>,
     pub audiences: Option<Audiences>,
+}
+
+/// The audiences (`aud`) that a token may be for. UAA writes one for each scope, without the scope's last part: a
+/// token with `abacus.sampler.postgres.write` is for `abacus.sampler.postgres`. So a final `*` matches any longer
+/// audience.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Audiences(Vec<String>);
+
+impl Audiences {
+    /// Reads a list that is separated by commas or spaces.
+    ///
+    /// # Errors
+    /// If the list is empty, or one of its audiences would accept every token.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
+        let all: Vec<String> = parts.map(str::to_owned).collect();
+        if all.is_empty() {
+            return Err("an audience, or several with commas in between");
+        }
+        if all.iter().any(|one| one == "*") {
+            return Err("audiences, each with something before the *");
+        }
+        Ok(Self(all))
+    }
+
+    fn accept(&self, audience: &str) -> bool {
+        self.0.iter().any(|one| match one.strip_suffix('*') {
+            Some(start) => audience.len() > start.len() && audience.starts_with(start),
+            None => audience == one,
+        })
+    }
+}
+
+impl fmt::Display for Audiences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,30 +122,55 @@ pub enum TokenError {
 
 /// The claims that are checked or read. One that occurs twice is an error.
 #[derive(Deserialize)]
-struct Body {
+pub(super) struct Body {
     /// In seconds, as `nbf`.
     exp: Option<f64>,
     nbf: Option<f64>,
     iss: Option<String>,
-    aud: Option<OneOrMany>,
-    scope: Option<OneOrMany>,
+    #[serde(default)]
+    pub(super) aud: Texts,
+    #[serde(default)]
+    scope: Texts,
     /// The scopes of Okta and Entra.
-    scp: Option<OneOrMany>,
-    user_name: Option<String>,
-    preferred_username: Option<String>,
+    #[serde(default)]
+    scp: Texts,
+    pub(super) user_name: Option<String>,
+    pub(super) preferred_username: Option<String>,
+    pub(super) email: Option<String>,
     client_id: Option<String>,
-    azp: Option<String>,
-    sub: Option<String>,
+    pub(super) azp: Option<String>,
+    pub(super) sub: Option<String>,
+    pub(super) nonce: Option<String>,
     jti: Option<String>,
     cnf: Option<serde_json::Value>,
 }
 
-/// A claim that is one text or a list of them.
-#[derive(Deserialize)]
+/// A claim that is one text or a list of them, or is not there.
+#[derive(Default, Deserialize)]
 #[serde(untagged)]
-enum OneOrMany {
+pub(super) enum Texts {
     One(String),
     Many(Vec<String>),
+    #[default]
+    None,
+}
+
+impl Texts {
+    pub(super) fn all(&self) -> &[String] {
+        match self {
+            Self::One(text) => slice::from_ref(text),
+            Self::Many(texts) => texts,
+            Self::None => &[],
+        }
+    }
+
+    /// The scopes: a list, as UAA writes them, or a text with spaces (RFC 9068).
+    fn scopes(&self) -> Vec<&str> {
+        match self {
+            Self::One(text) => text.split(' ').filter(|scope| !scope.is_empty()).collect(),
+            _ => self.all().iter().map(String::as_str).collect(),
+        }
+    }
 }
 
 /// Checks `token` at `now`.
@@ -123,46 +184,48 @@ pub fn verify(
     policy: &Policy,
 ) -> Result<Claims, TokenError> {
     let body = check(token, keys, now, policy)?;
-    let scopes = body.scope.into_iter().chain(body.scp);
+    let scopes = [&body.scope, &body.scp].map(Texts::scopes).concat();
     Ok(Claims {
-        scopes: scopes.flat_map(OneOrMany::scopes).collect(),
+        scopes: scopes.into_iter().map(str::to_owned).collect(),
         client: first_name([body.client_id, body.azp, body.sub]),
         user: first_name([body.user_name, body.preferred_username]),
     })
 }
 
-/// Checks `token` at `now`, and reads its body as something else than the claims of an access token.
-pub(crate) fn verified_body<T: DeserializeOwned>(
+/// Checks a token, and reads its claims.
+pub(super) fn check(
     token: &str,
     keys: &Keys,
     now: Timestamp,
     policy: &Policy,
-) -> Result<T, TokenError> {
-    check(token, keys, now, policy)?;
-    signed_body(token, keys, policy)
-}
-
-fn check(token: &str, keys: &Keys, now: Timestamp, policy: &Policy) -> Result<Body, TokenError> {
-    let body: Body = signed_body(token, keys, policy)?;
+) -> Result<Body, TokenError> {
+    let body = signed_body(token, keys, policy)?;
     check_time(&body, now)?;
     check_kind(&body)?;
     let issuer = policy.issuer.as_deref().or(keys.issuer());
-    check_parties(&body, issuer, policy.audiences.as_ref())?;
+    let is_of = |expected| {
+        body.iss
+            .as_deref()
+            .is_some_and(|it| same_but_for_slash(it, expected))
+    };
+    if !issuer.is_none_or(is_of) {
+        return Err(TokenError::Issuer);
+    }
+    let is_for = |expected: &Audiences| body.aud.all().iter().any(|one| expected.accept(one));
+    if !policy.audiences.as_ref().is_none_or(is_for) {
+        return Err(TokenError::Audience);
+    }
     Ok(body)
 }
 
 /// The body of a token whose signature is good. Its claims are not checked: the time is an argument of
 /// [`verify`], which the library does not take.
-fn signed_body<T: DeserializeOwned>(
-    token: &str,
-    keys: &Keys,
-    policy: &Policy,
-) -> Result<T, TokenError> {
+fn signed_body(token: &str, keys: &Keys, policy: &Policy) -> Result<Body, TokenError> {
     if token.len() > TOKEN_LEN_MAX {
         return Err(TokenError::TooLong);
     }
     let header = decode_header(token).map_err(|_| TokenError::Malformed)?;
-    let algorithm = policy.algorithm.of_library();
+    let algorithm = policy.algorithm;
     if header.alg != algorithm {
         return Err(TokenError::Algorithm);
     }
@@ -221,30 +284,6 @@ fn check_kind(body: &Body) -> Result<(), TokenError> {
     Ok(())
 }
 
-fn check_parties(
-    body: &Body,
-    issuer: Option<&str>,
-    audiences: Option<&Audiences>,
-) -> Result<(), TokenError> {
-    if let Some(expected) = issuer {
-        let issuer = body.iss.as_deref();
-        if !issuer.is_some_and(|issuer| same_but_for_slash(issuer, expected)) {
-            return Err(TokenError::Issuer);
-        }
-    }
-    if let Some(expected) = audiences {
-        let meant = match &body.aud {
-            Some(OneOrMany::One(audience)) => expected.accept(audience),
-            Some(OneOrMany::Many(audiences)) => audiences.iter().any(|it| expected.accept(it)),
-            None => false,
-        };
-        if !meant {
-            return Err(TokenError::Audience);
-        }
-    }
-    Ok(())
-}
-
 /// When a token says that it expires, in seconds. To be asked of tokens that are verified.
 pub fn claimed_end(token: &str) -> Option<f64> {
     #[derive(Deserialize)]
@@ -253,18 +292,4 @@ pub fn claimed_end(token: &str) -> Option<f64> {
     }
     let token = insecure_decode::<End>(token).ok()?;
     token.claims.exp
-}
-
-impl OneOrMany {
-    /// The scopes: a list, as UAA writes them, or a text with spaces (RFC 9068).
-    fn scopes(self) -> Vec<String> {
-        match self {
-            Self::One(text) => text
-                .split(' ')
-                .filter(|scope| !scope.is_empty())
-                .map(str::to_owned)
-                .collect(),
-            Self::Many(list) => list,
-        }
-    }
 }

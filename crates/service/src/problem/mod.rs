@@ -7,7 +7,6 @@ mod pointer;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
@@ -98,12 +97,6 @@ impl Problem {
         self.header(header::RETRY_AFTER, HeaderValue::from(seconds))
     }
 
-    /// Says which methods would have been right.
-    #[must_use]
-    pub fn allow(self, methods: &[Method]) -> Self {
-        self.header(header::ALLOW, list(methods))
-    }
-
     /// Adds any other header, such as the challenge of an answer 401.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
@@ -139,11 +132,6 @@ impl Problem {
     }
 }
 
-fn list(methods: &[Method]) -> HeaderValue {
-    let names: Vec<_> = methods.iter().map(Method::as_str).collect();
-    HeaderValue::from_str(&names.join(",")).expect("methods are plain words")
-}
-
 impl From<Problem> for sampler_api::Problem {
     fn from(problem: Problem) -> Self {
         Self {
@@ -177,7 +165,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use kinds::{FORBIDDEN, METHOD_NOT_ALLOWED, UNAUTHORIZED, UNHEALTHY};
+    use kinds::{FORBIDDEN, UNAUTHORIZED, UNHEALTHY};
 
     async fn body(response: Response) -> String {
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -222,9 +210,6 @@ mod tests {
         let response = problem.retry_after(7).into_response();
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()["retry-after"], "7");
-        let problem = Problem::new(&METHOD_NOT_ALLOWED, "PUT is not offered here.");
-        let response = problem.allow(&[Method::GET, Method::HEAD]).into_response();
-        assert_eq!(response.headers()["allow"], "GET,HEAD");
         let problem = Problem::new(&UNAUTHORIZED, "There is no token.");
         let challenge = HeaderValue::from_static("Bearer realm=\"cf\"");
         let response = problem

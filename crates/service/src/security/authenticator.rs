@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::oauth::code_flow::person;
-use crate::oauth::{Claims, Keyring, Keys, NotNow, Policy, TokenError, verify};
+use crate::oauth::{Claims, Keyring, Keys, NoIssuer, NotNow, Policy, TokenError, verify};
 use axum::Router;
 use axum::extract::FromRef;
 use axum::routing::any;
@@ -15,7 +15,6 @@ use tracing::info;
 use super::grant::Grant;
 use crate::environment::Clock;
 use crate::http::{method_not_allowed, not_found};
-use crate::lifecycle::UnusableSettings;
 use crate::problem::{Problem, kinds};
 
 /// A request without a token only learns that one is needed (RFC 6750, section 3.1).
@@ -92,10 +91,11 @@ impl Authenticator {
     ///
     /// # Errors
     /// If the keys of the token server cannot be used with these settings.
-    pub async fn keep_fresh(&self) -> Result<(), UnusableSettings> {
-        let Some(check) = &self.0 else { return Ok(()) };
-        let kept = check.keyring.keep_fresh().await;
-        kept.map_err(|error| UnusableSettings::new(&error))
+    pub async fn keep_fresh(&self) -> Result<(), NoIssuer> {
+        match &self.0 {
+            None => Ok(()),
+            Some(check) => check.keyring.keep_fresh().await,
+        }
     }
 
     /// The grant of a request's token.

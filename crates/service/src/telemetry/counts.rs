@@ -24,28 +24,29 @@ impl<S: Subscriber> Layer<S> for LogCounts {
             Level::WARN => "warn",
             _ => return,
         };
-        let code = code_of(event).unwrap_or_else(|| NO_CODE.to_owned());
+        let is_ours = event.metadata().target().starts_with(OURS);
+        let code = text_of(event, "code").filter(|_| is_ours);
+        let code = code.unwrap_or_else(|| NO_CODE.to_owned());
         counter!("sampler_log_events_total", "level" => level, "code" => code).increment(1);
     }
 }
 
-/// The code of one of our own lines.
-fn code_of(event: &Event<'_>) -> Option<String> {
-    let mut found = FoundCode::default();
-    if event.metadata().target().starts_with(OURS) {
-        event.record(&mut found);
-    }
-    found.0
+/// The text of a field of an event.
+pub(super) fn text_of(event: &Event<'_>, field: &'static str) -> Option<String> {
+    let mut found = FoundText { field, text: None };
+    event.record(&mut found);
+    found.text
 }
 
-/// The value of the field `code`.
-#[derive(Default)]
-struct FoundCode(Option<String>);
+struct FoundText {
+    field: &'static str,
+    text: Option<String>,
+}
 
-impl Visit for FoundCode {
+impl Visit for FoundText {
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "code" {
-            self.0 = Some(value.to_owned());
+        if field.name() == self.field {
+            self.text = Some(value.to_owned());
         }
     }
 

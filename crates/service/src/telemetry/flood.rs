@@ -1,15 +1,14 @@
 //! Lines that requests cause, at a bounded rate: whoever can send requests cannot flood the log.
 
-use std::fmt;
 use std::time::Duration;
 
 use sampler_store::Limiter;
 use tracing::callsite::Identifier;
-use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::counts::text_of;
 use crate::http::REQUEST_SPAN;
 
 /// Lines of one kind in one period; those beyond are left out.
@@ -19,7 +18,7 @@ const PERIOD: Duration = Duration::from_mins(1);
 
 /// Lets lines of requests through only a number of times a minute for each kind. What the program does by itself,
 /// it logs at a rate of its own.
-pub(super) struct Flood(Limiter<LineKind>);
+pub(super) struct Flood(Limiter<(Identifier, Option<String>)>);
 
 impl Default for Flood {
     fn default() -> Self {
@@ -39,34 +38,8 @@ where
         let mut spans = context.event_scope(event).into_iter().flatten();
         let is_limited = *event.metadata().level() <= Level::INFO
             && spans.any(|span| span.name() == REQUEST_SPAN);
-        !is_limited || self.0.admit(LineKind::of(event)).is_some()
+        // Of each place in the program, for each client.
+        let kind = || (event.metadata().callsite(), text_of(event, "client"));
+        !is_limited || self.0.admit(kind()).is_some()
     }
-}
-
-/// Lines of one place in the program, for one client.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct LineKind {
-    place: Identifier,
-    client: Option<String>,
-}
-
-impl LineKind {
-    fn of(event: &Event<'_>) -> Self {
-        let mut kind = Self {
-            place: event.metadata().callsite(),
-            client: None,
-        };
-        event.record(&mut kind);
-        kind
-    }
-}
-
-impl Visit for LineKind {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "client" {
-            self.client = Some(value.to_owned());
-        }
-    }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sampler_service::lifecycle::{STOP_BUDGET, UnusableSettings, run_until_stopped};
+use sampler_service::lifecycle::{STOP_BUDGET, run_until_stopped};
+use sampler_service::oauth::NoIssuer;
 use sampler_service::telemetry::{self, LogFormat, LogOptions};
 
 const SORT: &str = "STOPPABLE_PROGRAM";
@@ -26,7 +27,7 @@ fn program() {
         tracing::info!("running");
         match sort.as_str() {
             "failing" => anyhow::bail!("on purpose"),
-            "unusable" => return Err(UnusableSettings::new(&"on purpose").into()),
+            "unusable" => return Err(NoIssuer.into()),
             "panicking" => panic!("on purpose"),
             _ => {}
         }
@@ -40,7 +41,7 @@ fn program() {
         Ok(())
     });
     drop(telemetry);
-    std::process::exit(end.code().into());
+    std::process::exit(end as i32);
 }
 
 struct Running {

@@ -21,9 +21,9 @@ fn name(change: &Value) -> Result<String, TokenError> {
         issuer: Some("https://issuer".to_owned()),
         // That of access tokens, which does not count here.
         audiences: Some(Audiences::parse("abacus.sampler").unwrap()),
-        ..policy(Algorithm::Hs256)
+        ..policy(Algorithm::HS256)
     };
-    let keys = Keys::configured("a secret", Algorithm::Hs256).unwrap();
+    let keys = Keys::configured("a secret", Algorithm::HS256).unwrap();
     person(&token, &keys, NOW, &policy, "console", "n")
 }
 

@@ -20,7 +20,7 @@ const QUICK: Pace = Pace {
 };
 
 fn keyring(uaa: &StandInUaa, pace: Pace) -> Arc<Keyring> {
-    Keyring::fetched(discoverer(uaa), Algorithm::Rs256, Issuer::Discovered, pace)
+    Keyring::fetched(discoverer(uaa), Algorithm::RS256, Issuer::Discovered, pace)
 }
 
 /// A UAA that can be found so, and keys of it that can be fetched at any time.
@@ -34,7 +34,7 @@ async fn quick(discovery: Discovery) -> (StandInUaa, Arc<Keyring>) {
 fn of_issuer(issuer: &str) -> Arc<Keyring> {
     let discoverer = discoverer_of(TokenServer::Oidc(issuer.parse().unwrap()));
     let configured = Issuer::Configured;
-    Keyring::fetched(discoverer, Algorithm::Rs256, configured, QUICK)
+    Keyring::fetched(discoverer, Algorithm::RS256, configured, QUICK)
 }
 
 /// Keys that are kept fresh until the task is dropped.
@@ -47,7 +47,7 @@ fn kept_fresh(uaa: &StandInUaa, pace: Pace) -> (Arc<Keyring>, JoinSet<Result<(),
 }
 
 fn say(keyring: &Keyring, token: &str) -> Result<(), TokenError> {
-    let policy = policy(Algorithm::Rs256);
+    let policy = policy(Algorithm::RS256);
     let now = Timestamp::clamped(now_millis());
     let keys = keyring.current().ok_or(TokenError::UnknownKey)?;
     verify(token, &keys, now, &policy).map(|_| ())
