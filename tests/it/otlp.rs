@@ -193,7 +193,7 @@ async fn a_post_passes_its_trace_on_to_abacus() {
     let posts = world.abacus.posts();
     let spans = collector.named("post", posts.len()).await;
     let turns = collector.named("turn", 1).await;
-    collector.named("executed", 1).await;
+    collector.named("Record", 1).await;
     for (post, span) in posts.iter().zip(&spans) {
         let (trace, id) = (hex(&span.trace_id), hex(&span.span_id));
         let expected = format!("00-{trace}-{id}-01");
