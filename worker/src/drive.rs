@@ -192,12 +192,28 @@ impl Worker {
                 return;
             }
         };
-        let since = sum.since.unwrap_or(span.start);
+        let Some(since) = self.ledger_since(span, sum.since) else {
+            return;
+        };
         let difference = span.billed_since(since) - sum.duration;
         if difference != 0 {
             metrics::note_difference();
             error!(code = "ledger.differs", span.id = %span.id, difference_ms = difference,
                 "a complete span and the ledger do not agree on what is billed");
+        }
+    }
+
+    /// From when on the ledger surely has all entries of a span, given what it has first; none where entries of
+    /// that time may have expired, or another program has sampled it.
+    fn ledger_since(&self, span: &Span, first: Option<Timestamp>) -> Option<Timestamp> {
+        let cuts = &span.processing.cuts;
+        let retention = self.settings.ledger.retention;
+        let kept = cuts.iter().map(|cut| retention.of(cut.granularity)).min()?;
+        let kept_from = self.now().plus(-millis(kept));
+        match first {
+            // What is by one dimension expires in its order.
+            Some(first) => (cuts.len() == 1 || first > kept_from).then_some(first),
+            None => (span.start > kept_from).then_some(span.start),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What the ledger holds, whatever fails.
 
+use std::time::Duration;
+
 use sampler_domain::{Cut, Entry, Granularity, Interval, Planned, Span, SpanId, StartEvent};
 
 use crate::abacus::refusal;
-use crate::world::{DAY, HOUR, MINUTE, NOON, World, target};
+use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
 
 /// What Abacus refuses is on the span alone.
 #[tokio::test(start_paused = true)]
@@ -111,11 +113,33 @@ async fn a_complete_span_that_the_ledger_contradicts_is_counted() {
     }
 }
 
+/// The entries of hours expire before those of days that are older.
+#[tokio::test(start_paused = true)]
+async fn entries_that_have_expired_are_no_difference() {
+    let world = World::new();
+    world.start("i", -2 * DAY).await;
+    for (dimension, passes) in [(Granularity::Day, MINUTE), (Granularity::Hour, 16 * HOUR)] {
+        let mut options = options("w");
+        options.settings.sampling.dimension = Some(dimension);
+        options.settings.ledger.retention.hour = Duration::from_hours(2);
+        let worker = run_with(world.parts(), options);
+        world.pass(passes).await;
+        worker.stop().await;
+    }
+    let now = world.clock_now();
+    let expired = world.store.with(|table| table.remove_expired(now));
+    assert!(!expired.is_empty());
+    world.stop("i", 16 * HOUR).await;
+    assert_eq!(differences(&world).await, 0);
+}
+
 /// Completes the span; says how many differences were counted.
 async fn differences(world: &World) -> u64 {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let counting = metrics::set_default_local_recorder(&recorder);
-    let worker = world.run("w");
+    let mut options = options("w");
+    options.settings.ledger.retention.hour = Duration::from_hours(2);
+    let worker = run_with(world.parts(), options);
     world.until_complete("i").await;
     world.pass(1_000).await;
     worker.stop().await;
