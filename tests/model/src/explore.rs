@@ -1,62 +1,182 @@
-//! Explores all states of a scenario, or until violations are found.
+//! Goes through all states of a scenario, the nearest first, or until a law is broken.
 
-use std::collections::BTreeMap;
-use std::hash::Hash;
-use std::num::NonZeroUsize;
-use std::thread::available_parallelism;
+use std::collections::{HashSet, VecDeque};
+use std::hash::BuildHasherDefault;
 
-use stateright::{Checker, HasDiscoveries, Model};
+use sampler_domain::ChangeKind;
 
-use crate::protocol::{Action, Protocol};
+use crate::facts::Facts;
+use crate::laws::{Law, broken};
+use crate::liveness::{Future, Proven};
 use crate::scenario::Scenario;
+use crate::state::State;
+use crate::steps::{About, Step};
+use crate::table::{Mixer, hash_of};
+use crate::world::World;
 
-/// The most states to explore: a broken protocol may have infinitely many.
-const STATES_MAX: usize = 20_000_000;
-
-/// The result of an exploration.
-#[derive(Clone, Debug)]
-pub struct Explored<A = Action> {
+/// What an exploration has found.
+#[derive(Debug)]
+pub struct Explored {
     /// How many different states there are.
     pub states: usize,
     /// How many steps lead from one of them to another.
     pub steps: usize,
-    /// What was found, with the actions that lead there: violations of what must always hold, and
-    /// examples of what must be possible.
-    pub found: BTreeMap<&'static str, Vec<A>>,
+    /// In how many of them the span is complete.
+    pub complete: usize,
+    /// Whether these are all states.
+    pub is_all: bool,
+    /// What changes were made.
+    pub kinds: Vec<ChangeKind>,
+    /// The first violation, if there is one.
+    pub violation: Option<Violation>,
 }
 
-/// Goes through all states.
-pub fn explore(scenario: Scenario) -> Explored {
-    let threads = available_parallelism().map_or(1, NonZeroUsize::get);
-    let checker = Protocol::new(scenario).checker().threads(threads);
-    explored(&checker.spawn_dfs().join())
+/// A law that is broken, and how.
+#[derive(Debug)]
+pub struct Violation {
+    pub law: Law,
+    /// The steps, with what the span says after each.
+    pub trace: Vec<String>,
 }
 
-/// Searches for violations of these properties, the shortest first, until it has one of each.
-pub fn find_violations<M>(model: M, properties: &[&'static str]) -> Explored<M::Action>
-where
-    M: Model + Send + Sync + 'static,
-    M::State: Clone + PartialEq + Hash + Send + Sync,
-    M::Action: Clone + PartialEq + Send + Sync,
-{
-    let all = properties.iter().copied().collect();
-    let checker = model.checker().target_state_count(STATES_MAX);
-    let checker = checker.finish_when(HasDiscoveries::AllOf(all));
-    explored(&checker.spawn_bfs().join())
+/// The two workers are alike: a state and the one with the workers changed round have one fingerprint.
+fn fingerprint(world: &mut World, state: &State) -> u64 {
+    hash_of(state).min(hash_of(&swapped(world, state)))
 }
 
-fn explored<M>(checker: &impl Checker<M>) -> Explored<M::Action>
-where
-    M: Model,
-    M::State: Clone + PartialEq,
-    M::Action: Clone + PartialEq,
-{
-    let discoveries = checker.discoveries().into_iter();
-    Explored {
-        states: checker.unique_state_count(),
-        steps: checker.state_count(),
-        found: discoveries
-            .map(|(name, path)| (name, path.into_actions()))
-            .collect(),
+/// A state with the two workers changed round.
+pub(crate) fn swapped(world: &mut World, state: &State) -> State {
+    let mut swapped = *state;
+    swapped.workers.swap(0, 1);
+    swapped.span = world.swapped(state.span);
+    if let Some(late) = &mut swapped.late {
+        late.who = [1, 0, 2][late.who];
     }
+    swapped
+}
+
+/// Explores at most so many states, until any law is broken.
+pub fn explore(scenario: Scenario, states_max: usize) -> Explored {
+    Search::new(scenario, None).run(states_max)
+}
+
+/// The same until this law is broken, whatever others are.
+pub fn explore_until(scenario: Scenario, law: Law, states_max: usize) -> Explored {
+    Search::new(scenario, Some(law)).run(states_max)
+}
+
+struct Search {
+    world: World,
+    proven: Proven,
+    /// For each state the one before, and which of its steps leads here.
+    from: Vec<(u32, u8)>,
+    /// The one law that counts.
+    wanted: Option<Law>,
+}
+
+impl Search {
+    fn new(scenario: Scenario, wanted: Option<Law>) -> Self {
+        Self {
+            world: World::new(scenario),
+            proven: Proven::default(),
+            from: vec![(0, 0)],
+            wanted,
+        }
+    }
+
+    fn run(&mut self, states_max: usize) -> Explored {
+        let first = self.world.first();
+        let mut seen: HashSet<u64, BuildHasherDefault<Mixer>> = HashSet::default();
+        seen.insert(fingerprint(&mut self.world, &first));
+        let mut queue = VecDeque::from([(first, 0_u32)]);
+        let (mut steps, mut complete, mut violation) = (0, 0, None);
+        let mut kinds = Vec::new();
+        'all: while let Some((state, number)) = queue.pop_front() {
+            for (index, (next, step)) in self.world.next(&state).into_iter().enumerate() {
+                steps += 1;
+                if let About::Change(kind) = step.about
+                    && !kinds.contains(&kind)
+                {
+                    kinds.push(kind);
+                }
+                if !seen.insert(fingerprint(&mut self.world, &next)) {
+                    continue;
+                }
+                let next_number = self.from.len() as u32;
+                self.from.push((number, index as u8));
+                complete += usize::from(self.world.facts(next.span).is_complete);
+                violation = self.violation(&next, next_number);
+                if violation.is_some() {
+                    break 'all;
+                }
+                queue.push_back((next, next_number));
+            }
+            if self.from.len() >= states_max {
+                break;
+            }
+        }
+        Explored {
+            states: self.from.len(),
+            steps,
+            complete,
+            is_all: queue.is_empty() && violation.is_none(),
+            kinds,
+            violation,
+        }
+    }
+
+    fn violation(&mut self, state: &State, number: u32) -> Option<Violation> {
+        let facts = self.world.facts(state.span);
+        let wanted = self.wanted;
+        let counts = |law: &Law| wanted.is_none_or(|wanted| wanted == *law);
+        if let Some(law) = broken(state, &facts).find(counts) {
+            let trace = self.trace(number);
+            return Some(Violation { law, trace });
+        }
+        for future in Future::ALL {
+            let proven = &mut self.proven;
+            let law = future.fails(&mut self.world, state, proven, |_, _| {});
+            if let Some(law) = law.filter(counts) {
+                let trace = self.trace_with(number, state, future);
+                return Some(Violation { law, trace });
+            }
+        }
+        None
+    }
+
+    /// The steps that lead to a state.
+    fn trace(&mut self, number: u32) -> Vec<String> {
+        let mut indexes = Vec::new();
+        let mut number = number;
+        while number != 0 {
+            let (before, index) = self.from[number as usize];
+            indexes.push(index);
+            number = before;
+        }
+        let mut state = self.world.first();
+        let steps = indexes.into_iter().rev().map(|index| {
+            let (next, step) = self.world.next(&state)[usize::from(index)];
+            state = next;
+            line(&step, &self.world.facts(next.span))
+        });
+        steps.collect()
+    }
+
+    /// The same, and how the state goes on.
+    fn trace_with(&mut self, number: u32, state: &State, future: Future) -> Vec<String> {
+        let mut trace = self.trace(number);
+        trace.push(format!("and from there: {future:?}"));
+        let mut then = Vec::new();
+        let none = &mut Proven::default();
+        _ = future.fails(&mut self.world, state, none, |next, step| {
+            then.push((next.span, *step));
+        });
+        let then = then.into_iter();
+        trace.extend(then.map(|(span, step)| line(&step, &self.world.facts(span))));
+        trace
+    }
+}
+
+fn line(step: &Step, facts: &Facts) -> String {
+    format!("{step:<60} {facts}")
 }

@@ -1,163 +1,190 @@
-//! Whether every stopped span gets complete once faults cease and no more events come.
+//! What becomes of a state once faults cease: what is under way lands, both runs go on with what they keep in
+//! mind (or have died), and operators resume and send again. The span must get complete, with `end - start`
+//! upstream and in the ledger. Where all is refused, and operators skip, it must get complete, too.
+//!
+//! So no state is a dead end, and none waits for a particular worker.
 
 use std::collections::HashSet;
-use std::sync::{PoisonError, RwLock};
+use std::hash::BuildHasherDefault;
 
-use sampler_domain::{CauseId, Entry, Resend, SpanId, Timestamp};
-use sampler_store::KeptCause;
-use sampler_store_testing::hash_of;
+use crate::explore::swapped;
+use crate::laws::{Law, broken};
+use crate::state::{Deed, State};
+use crate::steps::{Next, Step, When, Who, tick};
+use crate::stretch::{Stretch, each};
+use crate::table::{Mixer, hash_of};
+use crate::worker;
+use crate::world::World;
 
-use crate::protocol::Protocol;
-use crate::state::{History, Provider, State, Worker};
-use crate::{resend, worker};
+/// More steps than any scenario needs to its end.
+const STEPS_MAX: usize = 400;
+/// More ticks than a usage needs to be looked up and posted.
+const TICKS_MAX: u8 = 8;
+/// More actions of operators than any scenario needs to its end.
+const ACTS: u8 = 200;
 
-/// More steps than any span of a scenario needs to its end.
-const STEPS_MAX: usize = 200;
+/// The states from which all has come to its end, by their fingerprints.
+pub(crate) type Proven = HashSet<u64, BuildHasherDefault<Mixer>>;
 
-/// More rounds of probes and going on than any cause needs.
-const ROUNDS_MAX: usize = 8;
-
-/// The states from which all has been driven to its end, by their hashes. Many states differ only in what
-/// happened before, or come to the same once the workers have nothing in hand.
-#[derive(Debug, Default)]
-pub(crate) struct Proven {
-    begun: Found,
-    in_hand_done: Found,
+/// How a state goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Future {
+    /// Both runs die first.
+    pub dies: bool,
+    /// All is refused.
+    pub refuses: bool,
 }
 
-#[derive(Debug, Default)]
-struct Found(RwLock<HashSet<u64>>);
+impl Future {
+    pub(crate) const ALL: [Self; 4] = [
+        Self::new(false, false),
+        Self::new(true, false),
+        Self::new(false, true),
+        Self::new(true, true),
+    ];
 
-impl Found {
-    /// Whether it holds for a state, which is found out once.
-    fn holds(&self, state: &State, find_out: impl FnOnce() -> bool) -> bool {
-        let hash = hash_of(state);
-        let found = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if found.contains(&hash) {
-            return true;
+    const fn new(dies: bool, refuses: bool) -> Self {
+        Self { dies, refuses }
+    }
+
+    /// Whether it ends as it must; `say` is told each step.
+    pub(crate) fn fails(
+        self,
+        world: &mut World,
+        state: &State,
+        proven: &mut Proven,
+        mut say: impl FnMut(&State, &Step),
+    ) -> Option<Law> {
+        let mut state = self.begun(world, state);
+        let (mut path, mut turn) = (Vec::new(), 0);
+        for number in 0..STEPS_MAX {
+            turn = whose_turn(&state, turn);
+            let mark = self.mark(world, &state, turn);
+            if proven.contains(&mark) {
+                break;
+            }
+            path.push(mark);
+            if self.is_at_rest(world, &state) {
+                let law = self.broken_at_rest(world, &state);
+                if law.is_some() {
+                    return law;
+                }
+                break;
+            }
+            let Some((next, step)) = self.step(world, &state, turn) else {
+                return Some(self.law());
+            };
+            say(&next, &step);
+            state = next;
+            let facts = world.facts(state.span);
+            if let Some(law) = broken(&state, &facts).next() {
+                return Some(law);
+            }
+            if number + 1 == STEPS_MAX {
+                return Some(self.law());
+            }
         }
-        drop(found);
-        let holds = find_out();
-        if holds {
-            let mut found = self.0.write().unwrap_or_else(PoisonError::into_inner);
-            found.insert(hash);
+        proven.extend(path);
+        None
+    }
+
+    /// What a state is told apart by, and whose turn it is; the workers are alike.
+    fn mark(self, world: &mut World, state: &State, turn: usize) -> u64 {
+        let swapped = swapped(world, state);
+        let mark = hash_of(&(state, turn)).min(hash_of(&(swapped, 1 - turn)));
+        mark.wrapping_add(u64::from(self.refuses))
+    }
+
+    fn law(self) -> Law {
+        if self.refuses {
+            Law::EndsSkipped
+        } else {
+            Law::EndsComplete
         }
-        holds
+    }
+
+    fn begun(self, world: &mut World, state: &State) -> State {
+        let mut state = *state;
+        if self.dies {
+            for who in 0..2 {
+                state = worker::dead(world, &state, who);
+            }
+            state.late = None;
+        }
+        State {
+            acts: ACTS,
+            ..state
+        }
+    }
+
+    /// The next step of a world in which nothing fails. A worker goes on until it has nothing in hand, then the
+    /// other does: two that post in step could replace each other for ever. Time passes and operators act only
+    /// where workers have nothing to do.
+    fn step(self, world: &mut World, state: &State, turn: usize) -> Option<Next> {
+        let order = [
+            Who::Upstream,
+            Who::Store,
+            Who::Worker(turn),
+            Who::Worker(1 - turn),
+            Who::Resumes,
+            Who::Skips,
+            Who::Resends,
+            Who::Clock,
+            Who::Provider,
+        ];
+        let mut all = world.next(state);
+        let now = if self.refuses {
+            When::Refusing
+        } else {
+            When::Accepting
+        };
+        all.retain(|(_, step)| step.when == When::Always || step.when == now);
+        for who in order {
+            if let Some(place) = all.iter().position(|(_, step)| step.who == who) {
+                return Some(State::with_acts(all.swap_remove(place)));
+            }
+        }
+        let last = world.scenario.reach + world.scenario.ticks + TICKS_MAX;
+        (state.now < last).then(|| tick(state))
+    }
+
+    /// Nothing is left to do.
+    fn is_at_rest(self, world: &mut World, state: &State) -> bool {
+        let facts = world.facts(state.span);
+        facts.is_complete && state.is_idle() && (self.refuses || facts.excluded == 0)
+    }
+
+    fn broken_at_rest(self, world: &mut World, state: &State) -> Option<Law> {
+        if self.refuses {
+            return None;
+        }
+        let facts = world.facts(state.span);
+        let counted: i32 = each(state.upstream.counted).map(Stretch::len).sum();
+        let length = facts
+            .end
+            .map(|end| i32::from(end) - i32::from(world.scenario.start));
+        let is_all = Some(counted) == length;
+        (!is_all || state.ledger != state.upstream.counted).then_some(Law::EndsComplete)
     }
 }
 
 impl State {
-    /// What is to be driven on: all but the provider, which sends nothing more, and what the properties alone
-    /// look at. Left out, neither can play a role in what becomes of the rest.
-    fn without_past(&self) -> Self {
-        Self {
-            now: self.now,
-            provider: Provider {
-                event: 0,
-                answered: false,
-                sent: Vec::new(),
-            },
-            table: self.table.clone(),
-            workers: self.workers.clone(),
-            resender: self.resender.clone(),
-            in_flight: self.in_flight.clone(),
-            counted: self.counted.clone(),
-            aside: self.aside.clone(),
-            fresh: self.fresh.clone(),
-            remembered: self.remembered.clone(),
-            confirmer: self.confirmer.clone(),
-            history: History {
-                posts: self.history.posts,
-                ..History::default()
-            },
-        }
+    /// Operators act as often as they must.
+    fn with_acts((state, step): Next) -> Next {
+        let state = Self {
+            acts: ACTS,
+            ..state
+        };
+        (state, step)
     }
 }
 
-impl Protocol {
-    /// What becomes of a state if no more faults happen and no more events come: what is on its
-    /// way arrives, the workers end what they have in hand, with whatever they remember, and all
-    /// that is due is driven, long after the end of the scenario. Whether every span with an end is
-    /// complete by then.
-    pub(crate) fn ends_complete(&self, state: &State) -> bool {
-        let state = state.without_past();
-        self.proven.begun.holds(&state, || {
-            let mut state = state.clone();
-            for worker in 0..state.workers.len() {
-                self.run(&mut state, worker);
-            }
-            let moments = &self.scenario.moments;
-            state.now = moments[moments.len() - 1].plus(self.scenario.retry.max(60_000));
-            state.fresh.clear();
-            self.proven.in_hand_done.holds(&state, || {
-                let mut rest = state.clone();
-                self.drive_to_rest(&mut rest);
-                is_complete(&rest)
-            })
-        })
+/// Whose turn it is: who has something in hand, and had the turn before.
+fn whose_turn(state: &State, before: usize) -> usize {
+    let is_busy = |who: usize| state.workers[who].deed != Deed::Nothing;
+    if is_busy(1 - before) && !is_busy(before) {
+        1 - before
+    } else {
+        before
     }
-
-    /// Drives all that is due, and what is suspended.
-    fn drive_to_rest(&self, state: &mut State) {
-        for _ in 0..ROUNDS_MAX {
-            self.drive_all(state);
-            // Those of a worker that slept between keeping its cause and suspending its span.
-            let table = state.table.make_mut();
-            table.register_missing(Timestamp::MIN, Timestamp::MIN);
-            let suspended = |cause: &&KeptCause| table.count_suspended(cause.id) > 0;
-            let causes = table.causes().filter(suspended).map(|cause| cause.id);
-            let causes: Vec<CauseId> = causes.collect();
-            if causes.is_empty() {
-                break;
-            }
-            for cause in causes {
-                self.look_after(state, cause);
-            }
-        }
-        resend::run(&self.scenario, state);
-    }
-
-    /// Drives all that is due and has an end.
-    fn drive_all(&self, state: &mut State) {
-        for _ in 0..STEPS_MAX {
-            let has_end = |id: &SpanId| state.table.find(id).is_some_and(|span| span.end.is_some());
-            let Some(span) = worker::due(state).into_iter().find(has_end) else {
-                break;
-            };
-            worker::read(&self.scenario, state, 0, &span);
-            self.run(state, 0);
-        }
-    }
-
-    /// Lets one worker go on until it has nothing in hand.
-    fn run(&self, state: &mut State, worker: usize) {
-        for _ in 0..STEPS_MAX {
-            while let Some(message) = state.in_flight.pop_first() {
-                worker::arrive(&self.scenario, state, &message);
-            }
-            if !worker::can_step(state, &state.workers[worker]) {
-                // Its post has taken no effect, and never will.
-                state.workers[worker] = Worker::Idle;
-                return;
-            }
-            worker::step(&self.scenario, state, worker);
-        }
-    }
-}
-
-/// Whether every span with an end is complete, and nothing is left marked that could be sent again.
-fn is_complete(rest: &State) -> bool {
-    // Spans without an end are not driven on.
-    let is_open = |id| rest.table.find(id).is_some_and(|span| span.end.is_none());
-    // What takes back a usage that was set aside once more waits until that is sent again.
-    let waits = |entry: &Entry, resend: &Resend| {
-        resend.acceptance.is_none() && rest.table.takes_back_uncounted(entry)
-    };
-    let mut entries = rest.table.entries().map(|kept| &kept.entry);
-    let marks_go = entries.all(|entry| {
-        let mut left = entry.resend.iter();
-        left.all(|resend| is_open(&entry.span) || waits(entry, resend))
-    });
-    let mut spans = rest.table.all().map(|kept| &kept.span);
-    marks_go && spans.all(|span| span.end.is_none() || span.processing.complete)
 }

@@ -1,352 +1,180 @@
-//! A scenario of the model: the events, the clock, the settings, and the planted bug.
+//! The scenarios: how large the world is, and what can happen in it.
 
-use sampler_domain::{
-    Contract, EventId, Granularities, Granularity, Id, IntakeRules, Measures, Memory, Policy,
-    Slack, StartEvent, StopEvent, Target, Timestamp,
-};
+use sampler_domain::{Contract, Granularities, Granularity, Memory, Policy, Timestamp};
 
-/// The moment that the seconds of a scenario count from: 2026-03-10T12:00:00 UTC.
-const ORIGIN: i64 = 1_773_144_000_000;
+use crate::planted::Planted;
+use crate::stretch::at;
 
-/// `seconds` after the origin.
-pub fn at(seconds: i64) -> Timestamp {
-    Timestamp::clamped(ORIGIN + seconds * 1_000)
-}
+/// The scenarios that the tests go through: a name, and what differs from the least, which is half a window without
+/// operators ([`Scenario::of`]).
+pub const SMALL: [(&str, &str); 12] = [
+    ("window", "start=0 acts=2"),
+    ("probe", "acts=2 suspend=2 probes"),
+    ("unclear", "acts=2 unclear"),
+    ("foreign", "start=0 acts=1 foreign"),
+    ("time", "now=1 acts=1"),
+    ("silence", "acts=1 lost"),
+    ("late", "acts=1 lost late"),
+    ("windows", "reach=4"),
+    ("parts", "reach=3 acts=1 parts"),
+    ("dimension", "start=3 reach=6 coarser"),
+    ("forgets", "horizon=0 ticks=1"),
+    ("horizon", "horizon=1 ticks=1"),
+];
 
-/// What a provider reports.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// The usage starts.
-    Start(StartEvent),
-    /// The usage stops.
-    Stop(StopEvent),
-}
+/// The scenarios that are too large for tests.
+pub const LARGE: [(&str, &str); 13] = [
+    ("three acts", "start=0 acts=3"),
+    ("three acts in parts", "reach=4 acts=3 parts"),
+    ("three acts and probes", "start=0 acts=3 suspend=2 probes"),
+    ("three acts, foreign", "start=0 acts=3 foreign parts"),
+    ("three acts, late", "start=0 acts=3 lost late"),
+    ("two windows", "start=0 reach=4 acts=2 parts"),
+    ("two windows, late", "reach=3 acts=1 lost late"),
+    ("hours, then days", "reach=6 acts=1 coarser"),
+    ("days, then hours", "reach=6 acts=1 finer"),
+    ("never remembers", "acts=2 horizon=0 ticks=2"),
+    ("never remembers, silence", "horizon=0 ticks=2 lost"),
+    ("remembers for a while", "acts=2 horizon=2 ticks=3"),
+    ("remembers for a while, late", "horizon=2 ticks=2 lost late"),
+];
 
-/// A planted bug of the protocol. The model must find each of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutant {
-    /// Changes do not require the version that the span was read with.
-    IgnoresVersion,
-    /// Changes do not require the end that the span was read with.
-    IgnoresEnd,
-    /// Each attempt to post draws a new id for the usage.
-    GuidPerAttempt,
-    /// Each attempt to post works out the timestamps again, from the clock.
-    TimestampPerAttempt,
-    /// A span is complete as soon as it has an end and no plan, wherever sampling stands.
-    CompletesWithoutComparingEnd,
-    /// The usage is posted before its plan is kept.
-    PostsBeforePlanning,
-    /// A worker executes only what it has planned itself.
-    IgnoresPlansOfOthers,
-    /// A start is inserted without unique indexes: nothing is compared with what is there.
-    StartsWithoutIndexes,
-    /// The entry of a usage is written after its execution was recorded.
-    EntryAfterNote,
-    /// What executions come to is kept in a change of its own.
-    TotalsApart,
-    /// Entries expire before their span is complete.
-    ExpiresBeforeCompletion,
-    /// A usage that is posted again says something else.
-    ResendsOtherBytes,
-    /// A span that is resumed stays out of the workers' way.
-    ResumedStaysAway,
-    /// A worker puts a span out of the way that was suspended when it read it, and was resumed since.
-    PutsAwayWhatWasResumed,
-    /// A span is suspended because no answer came.
-    SuspendsWhatWaits,
-    /// A usage that is skipped is posted, too.
-    PostsWhatIsSkipped,
-    /// What is skipped counts as billed.
-    BillsWhatIsSkipped,
-    /// What is sent again by an operator says something else.
-    ResentSaysMore,
-    /// The mark of a resend goes before the totals are corrected.
-    ResentBeforeTotals,
-    /// Totals are corrected whether they count the resend already or not.
-    ResentCountsTwice,
-    /// A usage is sent again before its span has recorded that it is skipped.
-    ResendsBeforeTheNote,
-    /// What takes back a usage that never counted is posted.
-    PostsWhatIsWithheld,
-    /// What was withheld is sent before the usage that it takes back.
-    ResendsWithheldFirst,
-    /// That Abacus has set a usage aside is recorded on its entry alone, not on its span.
-    SetAsideUnknownToSpan,
-    /// A usage is posted without asking, though the upstream may have forgotten an earlier post.
-    PostsWithoutAsking,
-    /// That a usage is not there is not recorded on its span before it is posted.
-    NotThereUnnoted,
-}
+/// From a tick of the clock to the next, ms. By then each post has landed or is lost, and a read of before is too
+/// old for a post.
+const TICK: i64 = 3 * 60_000;
+/// How long a post may take, and until a usage is found, ms.
+const SETTLES: i64 = 1_000;
 
-/// What happens in a model.
-#[derive(Clone, Debug)]
+/// What can happen to the one span.
+#[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is something that may happen"
+)]
 pub struct Scenario {
-    /// What the provider reports.
-    pub events: Vec<Event>,
-    /// Whether it sends each event only once the one before was answered, as it must, or all of
-    /// them at once.
-    pub in_order: bool,
-    /// The moments that the clock goes through.
-    pub moments: Vec<Timestamp>,
-    /// How many workers there are.
-    pub workers: usize,
-    /// How spans are sampled.
-    pub policy: Policy,
-    /// How far events may lie from the clock.
-    pub slack: Slack,
-    /// How long complete spans are kept, ms.
-    pub retention: i64,
-    /// How long a receiver may take, at the most, from looking at the clock to its call of the
-    /// store, ms; one that takes longer has died.
-    pub request_limit: i64,
-    /// How often in a row a failure to deliver an interval is recorded.
-    pub failures_max: u32,
-    /// How long a span waits after such a failure, ms.
-    pub retry: i64,
-    /// How many refusals in a row suspend a span; none is ever refused where this is 0.
+    /// Sampling goes from this place.
+    pub start: u8,
+    /// To this place.
+    pub reach: u8,
+    /// Where the clock stands at first.
+    pub now: u8,
+    /// How often the clock ticks behind the last place.
+    pub ticks: u8,
+    /// How many actions of operators there may be.
+    pub acts: u8,
     pub suspend_after: u32,
-    /// Whether an operator may skip a usage that is refused.
-    pub may_skip: bool,
-    /// How often Abacus sets a usage aside that it has accepted.
-    pub asides_max: u8,
-    /// How often an operator has a usage sent again that was skipped or set aside.
-    pub resends_max: u8,
-    /// How long an upstream that forgets recognises a repeat, ms; none where it does so for ever. A usage is
-    /// found from the next moment on.
-    pub horizon: Option<i64>,
-    /// What is broken.
-    pub mutant: Option<Mutant>,
+    /// Operators skip up to a later boundary, too, and send single intervals again.
+    pub parts: bool,
+    /// Suspended spans are probed, too.
+    pub probes: bool,
+    /// Answers of the database are lost.
+    pub lost: bool,
+    /// A change without an answer may be made later.
+    pub late: bool,
+    /// The upstream gives refusals that do not say whether the usage counts.
+    pub unclear: bool,
+    /// For how many ticks, up to 2, an upstream that forgets recognises a repeat; none where it does so for ever.
+    pub horizon: Option<u8>,
+    /// How time is cut, at first and later.
+    pub settings: [Granularity; 2],
+    /// Another program has planned the first interval, under an id of its own.
+    pub foreign: bool,
+    /// The bug that is planted.
+    pub planted: Option<Planted>,
 }
 
 impl Scenario {
-    /// Which events its receivers keep.
-    pub(crate) fn rules(&self) -> IntakeRules {
-        IntakeRules {
-            slack: self.slack,
-            lenient_repeats: false,
-        }
-    }
-
-    /// All scenarios, by name.
-    pub fn all() -> [(&'static str, Self); 10] {
-        [
-            ("update", Self::update()),
-            ("disorder", Self::disorder()),
-            ("outage", Self::outage()),
-            ("refusal", Self::refusal()),
-            ("skip", Self::skip()),
-            ("resend", Self::resend()),
-            ("aside", Self::aside()),
-            ("rounds", Self::rounds()),
-            ("forgets", Self::forgets()),
-            ("horizon", Self::horizon()),
-        ]
-    }
-
-    /// One target that is started, updated (a stop and a start at one moment) and stopped: late,
-    /// in time or ahead of time. Two workers; complete spans are removed while there is still
-    /// something going on.
-    pub fn update() -> Self {
-        Self {
-            events: vec![
-                start("first start", 30),
-                stop("update's stop", 90),
-                start("update's start", 90),
-                stop("last stop", 100),
-            ],
-            in_order: true,
-            moments: [30, 90, 120, 150, 180].map(at).to_vec(),
-            workers: 2,
-            policy: Policy {
-                granularities: Granularities::all(Granularity::Minute),
-                stop_grace: 0,
-            },
-            slack: Slack {
-                past: 30_000,
-                future: 60_000,
-            },
-            retention: 60_000,
-            request_limit: 30_000,
-            failures_max: 0,
-            retry: 30_000,
-            suspend_after: 0,
-            may_skip: false,
-            asides_max: 0,
-            resends_max: 0,
-            horizon: None,
-            mutant: None,
-        }
-    }
-
-    /// The same from a provider that does not wait for answers, so that its events come in any
-    /// order.
-    pub fn disorder() -> Self {
-        Self {
-            in_order: false,
-            ..Self::update()
-        }
-    }
-
-    /// One target that is started and stopped, with more time, a grace for late stops, and workers
-    /// that record up to two failures of Abacus in a row.
-    pub fn outage() -> Self {
-        Self {
-            events: vec![start("start", 30), stop("stop", 90)],
-            moments: [30, 80, 130, 190, 260].map(at).to_vec(),
-            policy: Policy {
-                granularities: Granularities::all(Granularity::Minute),
-                stop_grace: 10_000,
-            },
-            slack: Slack {
-                past: 100_000,
-                future: 10_000,
-            },
-            retention: 160_000,
-            request_limit: 60_000,
-            failures_max: 2,
-            ..Self::update()
-        }
-    }
-
-    /// One target that is started and stopped, and an Abacus that refuses its usages, or does not
-    /// answer. A refusal suspends the span; then it is probed, and continues. One worker drives the
-    /// span, and another looks after causes; with two that drive there are too many states.
-    pub fn refusal() -> Self {
-        Self {
-            moments: [30, 80, 190].map(at).to_vec(),
-            retention: 90_000,
-            workers: 1,
+    /// The scenario of this name, or what differs from the least.
+    ///
+    /// # Panics
+    /// Where nothing is called so.
+    pub fn of(text: &str) -> Self {
+        let mut all = SMALL.iter().chain(&LARGE);
+        let text = all.find(|(name, _)| *name == text).map_or(text, |it| it.1);
+        let mut scenario = Self {
+            start: 1,
+            reach: 2,
+            now: u8::MAX,
+            ticks: 0,
+            acts: 0,
             suspend_after: 1,
-            ..Self::outage()
+            parts: false,
+            probes: false,
+            lost: false,
+            late: false,
+            unclear: false,
+            horizon: None,
+            settings: [Granularity::Hour; 2],
+            foreign: false,
+            planted: None,
+        };
+        for word in text.split(' ') {
+            scenario.set(word);
+        }
+        scenario.now = scenario.now.min(scenario.reach);
+        scenario
+    }
+
+    fn set(&mut self, word: &str) {
+        let (name, number) = word.split_once('=').unwrap_or((word, "1"));
+        let number: u8 = number.parse().expect("a number");
+        match name {
+            "start" => self.start = number,
+            "reach" => self.reach = number,
+            "now" => self.now = number,
+            "ticks" => self.ticks = number,
+            "acts" => self.acts = number,
+            "suspend" => self.suspend_after = number.into(),
+            "parts" => self.parts = true,
+            "probes" => self.probes = true,
+            "lost" => self.lost = true,
+            "late" => self.late = true,
+            "unclear" => self.unclear = true,
+            "horizon" => self.horizon = Some(number),
+            "coarser" => self.settings[1] = Granularity::Day,
+            "finer" => self.settings[0] = Granularity::Day,
+            "foreign" => self.foreign = true,
+            _ => panic!("nothing is called {name:?}"),
         }
     }
 
-    /// The same, and an operator gives up what is refused. Failures are not recorded: what an operator
-    /// does makes states enough.
-    pub fn skip() -> Self {
+    #[must_use]
+    pub fn with(self, planted: Planted) -> Self {
         Self {
-            failures_max: 1,
-            may_skip: true,
-            ..Self::refusal()
+            planted: Some(planted),
+            ..self
         }
     }
 
-    /// The same, and later an operator has that sent again, while a worker continues with the span or
-    /// after it is complete.
-    pub fn resend() -> Self {
-        Self {
-            resends_max: 1,
-            ..Self::skip()
+    pub(crate) fn has(&self, planted: Planted) -> bool {
+        self.planted == Some(planted)
+    }
+
+    pub(crate) fn clock(&self, now: u8) -> Timestamp {
+        let ticks = now.saturating_sub(self.reach);
+        at(now.min(self.reach)).plus(i64::from(ticks) * TICK)
+    }
+
+    pub(crate) fn policy(&self, is_set_anew: bool) -> Policy {
+        Policy {
+            granularities: Granularities::all(self.settings[usize::from(is_set_anew)]),
+            stop_grace: 0,
         }
     }
 
-    /// One target that is started and stopped late, and an Abacus that sets a usage aside which it had
-    /// accepted. A worker learns that, and an operator has the usage sent again.
-    pub fn aside() -> Self {
-        Self {
-            moments: [30, 80, 190].map(at).to_vec(),
-            retention: 90_000,
-            workers: 1,
-            failures_max: 0,
-            asides_max: 1,
-            resends_max: 1,
-            ..Self::outage()
-        }
-    }
-
-    /// The same with one interval to sample, and one to take back. Abacus sets the usage aside once more after
-    /// that.
-    pub fn rounds() -> Self {
-        Self {
-            events: vec![start("start", 150), stop("stop", 170)],
-            moments: [150, 190, 270].map(at).to_vec(),
-            asides_max: 2,
-            ..Self::aside()
-        }
-    }
-
-    /// One target that is started and stopped, and an upstream that remembers nothing: each usage is looked
-    /// up before each post. Two workers, of which either may sleep or die anywhere.
-    pub fn forgets() -> Self {
-        Self {
-            moments: [30, 80, 190].map(at).to_vec(),
-            retention: 90_000,
-            failures_max: 1,
-            horizon: Some(0),
-            ..Self::outage()
-        }
-    }
-
-    /// The same with an upstream that remembers a usage until the last moment. Before that it is posted
-    /// without asking, and repeats arrive; at the last moment each usage of before is looked up.
-    pub fn horizon() -> Self {
-        Self {
-            horizon: Some(100_000),
-            ..Self::forgets()
-        }
-    }
-
-    /// What the upstream promises: a post takes effect, and is found, within less than the time from one
-    /// moment to the next.
+    /// A post is safe without a lookup for a little less than the ticks for which the upstream surely remembers.
     pub(crate) fn contract(&self) -> Contract {
         match self.horizon {
-            Some(horizon) if !self.is_broken(Mutant::PostsWithoutAsking) => {
-                Contract::Forgets(Memory {
-                    horizon,
-                    settles: 1_000,
-                    post_timeout: 1_000,
-                })
-            }
-            _ => Contract::Forever,
+            None => Contract::Forever,
+            Some(ticks) => Contract::Forgets(Memory {
+                horizon: i64::from(ticks) * TICK,
+                settles: SETTLES,
+                post_timeout: SETTLES,
+            }),
         }
     }
 
-    /// Whether the upstream forgets.
-    pub fn forgets_usages(&self) -> bool {
+    pub(crate) fn forgets(&self) -> bool {
         self.horizon.is_some()
     }
-
-    /// The same with something broken.
-    #[must_use]
-    pub fn broken(mut self, mutant: Mutant) -> Self {
-        self.mutant = Some(mutant);
-        self
-    }
-
-    pub fn is_broken(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
-    }
-
-    /// The moment after `now`; none at the end of the scenario.
-    pub fn moment_after(&self, now: Timestamp) -> Option<Timestamp> {
-        self.moments.iter().copied().find(|moment| *moment > now)
-    }
-}
-
-/// A start event of the one target.
-pub fn start(id: &str, seconds: i64) -> Event {
-    Event::Start(StartEvent {
-        id: Some(event_id(id)),
-        timestamp: at(seconds),
-        target: target(),
-        measures: Measures::default(),
-    })
-}
-
-/// A stop event of the one target.
-pub fn stop(id: &str, seconds: i64) -> Event {
-    Event::Stop(StopEvent {
-        id: Some(event_id(id)),
-        timestamp: at(seconds),
-        target: target(),
-    })
-}
-
-fn event_id(text: &str) -> EventId {
-    Id::from_store(text)
-}
-
-fn target() -> Target {
-    Target::from_store(["o", "s", "c", "r", "p", "i"])
 }

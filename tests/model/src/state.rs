@@ -1,225 +1,115 @@
-//! A state of the model: the memory of the programs, the store, messages under way, and what counts
-//! upstream.
+//! A state of the model: numbers of what [`World`](crate::world::World) has, and sets of usages.
 
-use std::collections::{BTreeMap, BTreeSet};
+use sampler_domain::{ChangeKind, Timestamp};
 
-use sampler_domain::{Change, Driver, Entry, Interval, Planned, Span, SpanId, Timestamp, Usage};
-use sampler_store_testing::memory::Table;
-use sampler_store_testing::{Shared, hash_of};
+use crate::laws::Law;
+use crate::stretch::{Stretch, Stretches};
 
-use crate::confirm::Confirmer;
-use crate::resend::Resender;
-use crate::scenario::Scenario;
+/// The number of a span, a driver, a memory or a change.
+pub(crate) type Number = u32;
 
-/// One state of a model.
-///
-/// Workers are all alike: they are kept in an order of their contents, so that states which differ
-/// only in who is who are one. Receivers do not show: the request that one has in hand, admitted at
-/// an earlier moment, is all its memory, and any of those that the provider has sent by then may be
-/// in the hands of one. So there are as many receivers as there could be requests.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct State {
-    /// The clock of all.
-    pub now: Timestamp,
-    /// Who reports the events.
-    pub provider: Provider,
-    /// What is kept, under the real rules.
-    pub table: Shared<Table>,
-    /// Per worker what it remembers.
-    pub workers: Vec<Worker>,
-    /// The worker that sends usages again.
-    pub resender: Resender,
-    /// Usages on their way to Abacus. One stays here until it arrives, which may be never; what
-    /// arrives again is a repeat, and changes nothing.
-    pub in_flight: BTreeSet<Shared<Message>>,
-    /// Usages that Abacus counts.
-    pub counted: BTreeSet<Shared<Message>>,
-    /// Usages that Abacus has accepted and set aside. One that comes again counts.
-    pub aside: BTreeSet<Shared<Message>>,
-    /// Usages that count since this moment, and are not found yet by an upstream that forgets.
-    pub fresh: BTreeSet<Shared<Message>>,
-    /// Usages of which such an upstream recognises a repeat, and until when.
-    pub remembered: BTreeSet<(Shared<Message>, Timestamp)>,
-    /// The worker that asks whether usages count.
-    pub confirmer: Confirmer,
-    /// What happened so far, for the properties alone.
-    pub history: History,
+/// Who is named on a span: worker 0, worker 1, or a run that is gone.
+pub(crate) const DEAD: usize = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    /// Half windows that have passed, and ticks behind the last of them.
+    pub now: u8,
+    /// The setting of the dimension has changed.
+    pub is_set_anew: bool,
+    /// The span as the store has it.
+    pub span: Number,
+    pub workers: [Worker; 2],
+    /// A change without an answer, which may still be made while nobody else changes the span.
+    pub late: Option<Late>,
+    pub upstream: Upstream,
+    /// Entries of the ledger.
+    pub ledger: Stretches,
+    /// What operators may still do.
+    pub acts: u8,
+    pub past: Past,
 }
 
-/// The provider: it repeats an event until it is answered, then continues to the next. Requests and
-/// answers may be lost, and all that it ever sent may arrive again, in any order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Provider {
-    /// The event it is at; all before it were answered.
-    pub event: usize,
-    /// An answer of 201 to that event is on its way.
-    pub answered: bool,
-    /// Since when each event it has sent may be in the hands of a receiver; forgotten where that
-    /// is longer ago than a receiver may take.
-    pub sent: Vec<Timestamp>,
+/// What no program looks at: it is there for the laws alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Past {
+    /// Usages whose execution is recorded.
+    pub recorded: Stretches,
+    /// Places at which time was cut.
+    pub cuts: u16,
+    /// The first law that was broken by what happened.
+    pub broken: Option<Law>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Upstream {
+    pub counted: Stretches,
+    /// Posts that nobody waits for. Each may land later.
+    pub under_way: Stretches,
+    /// Counted since the last tick, and perhaps not found yet.
+    pub fresh: Stretches,
+    /// Repeats that an upstream which forgets recognises until the next tick, and until the one after that.
+    pub remembered: [Stretches; 2],
 }
 
 /// A worker between two of its steps. Any time may pass there, and it may die there.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Worker {
-    /// It has nothing in hand, or has just died.
-    Idle,
-    /// It has read a span, and is about to decide what is next.
-    Holding(Shared<Driver>),
-    /// It has decided on a change, and is about to ask the store for it.
-    Calling(Shared<Driver>, Box<Change>),
-    /// It has posted the planned usage, and waits for the answer.
-    Posting(Shared<Driver>, Shared<Message>),
-    /// It has recorded an execution, and is about to ask the ledger for its entry: a planted bug.
-    WritingEntry(Shared<Driver>, Box<Entry>),
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Worker {
+    pub driver: Number,
+    /// What its driver has decided to do.
+    pub deed: Deed,
+    /// What its run keeps in mind.
+    pub memory: Number,
+    /// The span is as its driver knows it.
+    pub is_fresh: bool,
+    /// A tick has passed since it read the span.
+    pub is_old: bool,
 }
 
-/// A usage as it was sent, with what it stands for. There is only one target, and no measure but
-/// the duration.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Message {
-    /// The span that it is for; Abacus does not know it.
-    pub span: SpanId,
-    /// Start and end of the interval that it is for; Abacus does not know them.
-    pub interval: (Timestamp, Timestamp),
-    pub dedup_id: String,
-    /// Its `start` and `end`.
-    pub dated: (Timestamp, Timestamp),
-    /// What it bills, ms.
-    pub duration: i64,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Deed {
+    #[default]
+    Nothing,
+    Change(Number, ChangeKind),
+    Post {
+        usage: Stretch,
+        /// The usage is not what its id stands for.
+        says_otherwise: bool,
+        begin_before: Option<Timestamp>,
+    },
+    LookUp(Stretch),
+    WriteEntry(Stretch),
+    Reread,
+    ResumeCause,
 }
 
-/// What happened so far. The protocol itself does not use it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct History {
-    /// How often each event was kept.
-    pub kept: Vec<u8>,
-    /// All intervals that were ever planned.
-    pub planned: BTreeSet<(SpanId, Timestamp, Timestamp)>,
-    /// A plan was kept that passes an end which was kept before.
-    pub passed_an_end: bool,
-    /// A usage was posted again, and said something else.
-    pub resent_otherwise: bool,
-    /// A usage counted for the second time.
-    pub counted_twice: bool,
-    pub removed: BTreeMap<SpanId, Removed>,
-    /// How many spans were opened: documents get their ids by it.
-    pub opened: u64,
-    /// How often Abacus has set a usage aside.
-    pub asides: u8,
-    /// Plans that take back a usage of which nobody could know that it was set aside.
-    pub blind: BTreeSet<(SpanId, Timestamp, Timestamp)>,
-    /// How often an operator had a usage sent again: acts get their ids by it.
-    pub resends: u8,
-    /// How many usages were posted; only where a mutant makes ids of it.
-    pub posts: u64,
-}
-
-/// A span that was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Removed {
-    /// How long it was, ms.
-    pub length: i64,
-    /// What of it was skipped, ms.
-    pub skipped: i64,
+pub(crate) struct Late {
+    /// Worker 0 or 1, or [`DEAD`].
+    pub who: usize,
+    pub change: Number,
 }
 
 impl State {
-    /// Before anything happened.
-    pub fn new(scenario: &Scenario) -> Self {
-        Self {
-            now: scenario.moments[0],
-            provider: Provider::new(scenario),
-            table: Shared::default(),
-            workers: vec![Worker::Idle; scenario.workers],
-            resender: Resender::Idle,
-            in_flight: BTreeSet::new(),
-            counted: BTreeSet::new(),
-            aside: BTreeSet::new(),
-            fresh: BTreeSet::new(),
-            remembered: BTreeSet::new(),
-            confirmer: Confirmer::Idle,
-            history: History {
-                kept: vec![0; scenario.events.len()],
-                ..History::default()
-            },
+    /// Notes that a law is broken by what happens.
+    pub(crate) fn note(&mut self, law: Law, is_broken: bool) {
+        if is_broken {
+            self.past.broken.get_or_insert(law);
         }
     }
 
-    /// Sorts the workers, so that states that differ only in their order are one.
-    pub(crate) fn sort(&mut self) {
-        let busy = |worker: &Worker| *worker != Worker::Idle;
-        if self.workers.iter().filter(|worker| busy(worker)).count() > 1 {
-            self.workers.sort_by_cached_key(hash_of);
-        }
-        self.workers.sort_by_key(busy);
-    }
-
-    /// What counts for a span, ms, leaving out one interval.
-    pub(crate) fn billed(&self, span: &SpanId, except: Option<Interval>) -> i64 {
-        let except = except.map(|interval| (interval.start, interval.end));
-        let of_span = self
-            .counted
-            .iter()
-            .filter(|usage| usage.span == *span && Some(usage.interval) != except);
-        of_span.map(|usage| usage.duration).sum()
-    }
-}
-
-impl Provider {
-    /// One that sends its events all at once has none that it waits for.
-    fn new(scenario: &Scenario) -> Self {
-        let events = scenario.events.len();
-        let (event, sent) = if scenario.in_order {
-            (0, 1)
-        } else {
-            (events, events)
-        };
-        Self {
-            event,
-            answered: false,
-            sent: vec![scenario.moments[0]; sent],
-        }
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_nothing = |worker: &Worker| worker.deed == Deed::Nothing;
+        self.workers.iter().all(is_nothing) && self.late.is_none() && self.upstream.under_way == 0
     }
 }
 
 impl Worker {
-    /// The span that it has in hand, as it was read.
-    pub(crate) fn span(&self) -> Option<&Span> {
-        match self {
-            Self::Idle => None,
-            Self::Holding(driver)
-            | Self::Calling(driver, _)
-            | Self::Posting(driver, _)
-            | Self::WritingEntry(driver, _) => Some(driver.span()),
-        }
-    }
-}
-
-impl Message {
-    /// The usage of a planned interval, as the worker makes it.
-    pub(crate) fn new(span: &Span, planned: &Planned) -> Self {
-        let interval = (planned.interval.start, planned.interval.end);
-        Self::of(span.id.clone(), interval, Usage::new(span, planned))
-    }
-
-    pub(crate) fn of(span: SpanId, interval: (Timestamp, Timestamp), usage: Usage) -> Self {
-        let duration = usage
-            .measured_usage
-            .last()
-            .and_then(|measure| measure.quantity.as_json().as_i64())
-            .expect("the duration is the last measure, a whole number");
+    /// A worker with nothing in hand. Memory 0 is none, as a run has that has just started.
+    pub(crate) fn remembering(memory: Number) -> Self {
         Self {
-            span,
-            interval,
-            dedup_id: usage.dedup_id,
-            dated: (usage.start, usage.end),
-            duration,
+            memory,
+            ..Self::default()
         }
-    }
-
-    /// Whether Abacus takes both for one: by `dedup_id`, `start` and `end`, and the target.
-    pub(crate) fn repeats(&self, other: &Self) -> bool {
-        self.dedup_id == other.dedup_id && self.dated == other.dated
     }
 }

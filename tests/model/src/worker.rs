@@ -1,467 +1,331 @@
-//! What a worker does: it carries out what the real [`Driver`] asks for. Each function here is one
-//! step; between two of them anything may happen.
+//! What a worker does: it carries out what its driver asks for. Each step here is one that can have no answer, or
+//! after which anything may happen.
 
-use std::collections::BTreeSet;
+use sampler_domain::ChangeKind;
 
-use sampler_domain::partition::PARTITIONS;
-use sampler_domain::{
-    Acceptance, Action, Cause, CauseId, Change, Changed, Driver, Entry, EntryState, Failure, Next,
-    Planned, SUSPENDED_DUE_AT, Span, SpanId, Timestamp,
-};
-use sampler_store::DueQuery;
-use sampler_store_testing::Shared;
-use sampler_store_testing::memory::Table;
+use crate::laws::Law;
+use crate::planted::Planted;
+use crate::state::{DEAD, Deed, Late, Number, State, Worker};
+use crate::steps::{About, Next, Step, When, Who};
+use crate::stretch::{Stretch, at};
+use crate::world::{Failing, Input, World};
 
-use crate::confirm::{ASK, is_blind};
-use crate::scenario::{Mutant, Scenario};
+/// What one worker may do next.
+struct Turn<'a> {
+    world: &'a mut World,
+    state: &'a State,
+    who: usize,
+    next: &'a mut Vec<Next>,
+}
 
-use crate::state::{Message, State, Worker};
-
-/// The ids of the spans that a worker finds by looking.
-pub(crate) fn due(state: &State) -> Vec<SpanId> {
-    let query = DueQuery {
-        partitions: (0..PARTITIONS).collect(),
-        now: state.now,
-        page: usize::MAX,
+pub(crate) fn steps(world: &mut World, state: &State, who: usize, next: &mut Vec<Next>) {
+    let mut turn = Turn {
+        world,
+        state,
+        who,
+        next,
     };
-    let due = state.table.due(&query);
-    due.into_iter().map(|(_, span)| span.id.clone()).collect()
-}
-
-pub(crate) fn read(scenario: &Scenario, state: &mut State, worker: usize, id: &SpanId) {
-    let is_ignored = |span: &&Span| {
-        span.processing.planned.is_some() && scenario.is_broken(Mutant::IgnoresPlansOfOthers)
-    };
-    if let Some(span) = state.table.find(id).filter(|span| !is_ignored(span)) {
-        state.workers[worker] = Worker::Holding(Shared::new(Driver::new(
-            span.clone(),
-            scenario.contract(),
-            Timestamp::MIN,
-        )));
+    turn.die();
+    match state.workers[who].deed {
+        Deed::Nothing if turn.world.is_due(state) => turn.read("reads"),
+        Deed::Nothing => {}
+        Deed::Reread => turn.read("reads again"),
+        Deed::Change(change, kind) => turn.change(change, kind),
+        Deed::Post { .. } if turn.is_too_late() => {
+            let told = turn.told(state, Input::Outdated);
+            turn.push(told, "must read again", About::Nothing, When::Always);
+        }
+        Deed::Post { usage, .. } => turn.post(usage),
+        Deed::LookUp(usage) => turn.look_up(usage),
+        Deed::WriteEntry(usage) => turn.write_entry(usage),
+        Deed::ResumeCause => unreachable!("done at once"),
     }
 }
 
-/// The worker takes its next step, if it has a span in hand.
-pub(crate) fn step(scenario: &Scenario, state: &mut State, worker: usize) {
-    let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
-    state.workers[worker] = match before {
-        Worker::Idle => Worker::Idle,
-        Worker::Holding(driver) => decide(scenario, state, driver),
-        Worker::Calling(driver, change) => call(scenario, state, driver, &change),
-        Worker::Posting(driver, message) => receive_answer(scenario, state, driver, message),
-        Worker::WritingEntry(driver, entry) => write_entry(scenario, state, driver, &entry),
-    };
-}
-
-/// The worker's post times out, and the worker records that.
-pub(crate) fn time_out(scenario: &Scenario, state: &mut State, worker: usize) {
-    let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
-    if let Worker::Posting(mut driver, _) = before {
-        driver.make_mut().on_failed(Failure {
-            is_post: true,
-            unanswered: true,
-            suspends: scenario.is_broken(Mutant::SuspendsWhatWaits),
-            ..failure(scenario, state)
-        });
-        state.workers[worker] = decide(scenario, state, driver);
+/// A worker dies; another run takes its place.
+pub(crate) fn dead(world: &mut World, state: &State, who: usize) -> State {
+    let mut dead = *state;
+    dead.workers[who] = Worker::default();
+    dead.span = world.without(state.span, who);
+    if let Some(late) = &mut dead.late
+        && late.who == who
+    {
+        late.who = DEAD;
     }
+    dead
 }
 
-/// Abacus refuses the usage that the worker has posted: it never arrives.
-pub(crate) fn refuse(scenario: &Scenario, state: &mut State, worker: usize) {
-    let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
-    if let Worker::Posting(mut driver, message) = before {
-        state.in_flight.remove(&message);
-        let suspends = driver
-            .span()
-            .is_suspended_by_refusal(scenario.suspend_after);
-        driver.make_mut().on_failed(Failure {
-            blames_usage: true,
-            suspends,
-            ..failure(scenario, state)
-        });
-        state.workers[worker] = decide(scenario, state, driver);
-    }
-}
-
-fn failure(scenario: &Scenario, state: &State) -> Failure {
-    Failure {
-        // When exactly plays no role, unless the upstream forgets; states that differ in it alone are one.
-        at: if scenario.forgets_usages() {
-            state.now
-        } else {
-            Timestamp::MIN
-        },
-        retry_at: state.now.plus(scenario.retry),
-        error: String::new(),
-        status: None,
-        blames_usage: false,
-        is_post: true,
-        unanswered: false,
-        suspends: false,
-    }
-}
-
-/// Whether Abacus may refuse the usage that the worker has posted.
-pub(crate) fn may_be_refused(scenario: &Scenario, state: &State, worker: &Worker) -> bool {
-    scenario.suspend_after > 0
-        && may_time_out(scenario, worker)
-        && matches!(worker, Worker::Posting(_, message) if state.in_flight.contains(message))
-}
-
-/// The worker keeps a cause, before it suspends its span under it.
-fn register(
-    scenario: &Scenario,
-    state: &mut State,
-    mut driver: Shared<Driver>,
-    cause: &Cause,
-) -> Worker {
-    let table = state.table.make_mut();
-    table.register(cause, Timestamp::MIN, Timestamp::MIN);
-    driver.make_mut().on_registered();
-    decide(scenario, state, driver)
-}
-
-/// The worker lets all spans of a cause go on, as its own was accepted; it may die before it asks for
-/// the entry.
-fn resume(state: &mut State, mut driver: Shared<Driver>, cause: CauseId) -> Worker {
-    state.table.make_mut().begin_resuming(cause, Timestamp::MIN);
-    driver.make_mut().on_resuming_begun();
-    Worker::Holding(driver)
-}
-
-/// Whether the worker waits for an answer, and may record that none came.
-pub(crate) fn may_time_out(scenario: &Scenario, worker: &Worker) -> bool {
-    matches!(worker, Worker::Posting(driver, _)
-        if driver.span().processing.attempts < scenario.failures_max)
-}
-
-/// Whether the worker can take a step: an answer to a post must be there to be heard.
-pub(crate) fn can_step(state: &State, worker: &Worker) -> bool {
-    match worker {
-        Worker::Idle => false,
-        Worker::Posting(_, message) => is_taken(state, message),
-        Worker::Holding(_) | Worker::Calling(..) | Worker::WritingEntry(..) => true,
-    }
-}
-
-/// A usage arrives at Abacus, which counts it unless it is a repeat. One that was set aside counts now.
-pub(crate) fn arrive(scenario: &Scenario, state: &mut State, message: &Shared<Message>) {
-    state.in_flight.remove(message);
-    if is_counted(state, message) {
-        let remembered = &mut state.remembered.iter();
-        let is_repeat = remembered.any(|(usage, _)| usage.repeats(message));
-        state.history.counted_twice |= scenario.forgets_usages() && !is_repeat;
+/// The span has changed since a worker has read it. What that is about to ask for is rejected: it reads the span
+/// again, with what it knows; after a refusal, which is dropped, it does nothing.
+pub(crate) fn outdate(world: &mut World, worker: &mut Worker) {
+    worker.is_fresh = false;
+    if !matches!(worker.deed, Deed::Change(..)) || is_blind(world, worker.deed) {
         return;
     }
-    state.aside.retain(|usage| !usage.repeats(message));
-    state.counted.insert(message.clone());
-    if let Some(horizon) = scenario.horizon {
-        state.fresh.insert(message.clone());
-        let until = state.now.plus(horizon);
-        if until > state.now {
-            state.remembered.insert((message.clone(), until));
+    let rejected = world.tell(worker.driver, Input::Rejected);
+    let forgets = world.scenario.has(Planted::RejectionForgets);
+    let memory = if forgets { 0 } else { world.memory(rejected) };
+    *worker = Worker {
+        deed: world.deed(rejected, 0, false),
+        ..Worker::remembering(memory)
+    };
+}
+
+/// Whether a bug is planted by which a change does not require the version.
+fn is_blind(world: &World, deed: Deed) -> bool {
+    let is_not_there = matches!(deed, Deed::Change(_, ChangeKind::NotThere));
+    world.scenario.has(Planted::IgnoresVersion)
+        || is_not_there && world.scenario.has(Planted::NotThereUnnoted)
+}
+
+impl Turn<'_> {
+    fn push(&mut self, state: State, what: &'static str, about: About, when: When) {
+        let who = Who::Worker(self.who);
+        self.next.push((
+            state,
+            Step {
+                who,
+                what,
+                about,
+                when,
+            },
+        ));
+    }
+
+    fn die(&mut self) {
+        let (state, who) = (self.state, self.who);
+        let is_late = state.late.is_some_and(|late| late.who == who);
+        let is_named = self.world.facts(state.span).names[who];
+        if state.workers[who] == Worker::default() && !is_late && !is_named {
+            return;
         }
-    }
-}
-
-/// Whether Abacus has a usage, and answers so. What was set aside and is on its way again has no answer yet.
-pub(crate) fn is_taken(state: &State, message: &Message) -> bool {
-    let is_in =
-        |usages: &BTreeSet<Shared<Message>>| usages.iter().any(|usage| usage.repeats(message));
-    is_counted(state, message) || is_in(&state.aside) && !is_in(&state.in_flight)
-}
-
-pub(crate) fn is_counted(state: &State, message: &Message) -> bool {
-    state.counted.iter().any(|usage| usage.repeats(message))
-}
-
-/// Asks the driver what is next. A post is on its way at once: that it may stay there for long is
-/// the same as a worker that falls asleep before it posts.
-fn decide(scenario: &Scenario, state: &mut State, driver: Shared<Driver>) -> Worker {
-    let action = driver.action(state.now, &scenario.policy);
-    match broken(scenario, driver.span(), action) {
-        Action::Done => Worker::Idle,
-        Action::LookUp(planned) => find(scenario, state, driver, &planned),
-        Action::Post { planned, .. } => {
-            let message = post(scenario, state, driver.span(), &planned);
-            Worker::Posting(driver, message)
-        }
-        // A worker that sleeps or dies before it asks for the entry is one that does so before it
-        // hears the answer: nobody can tell them apart.
-        Action::WriteEntry(entry) => {
-            let planned = driver.span().processing.planned.clone();
-            let is_skipped = entry.state == EntryState::Skipped && !entry.withheld;
-            let is_posted = is_skipped && scenario.is_broken(Mutant::PostsWhatIsSkipped)
-                || entry.withheld && scenario.is_broken(Mutant::PostsWhatIsWithheld);
-            if let Some(planned) = planned.filter(|_| is_posted) {
-                post(scenario, state, driver.span(), &planned);
-            }
-            write_entry(scenario, state, driver, &canonical_entry(*entry))
-        }
-        // So is one that does so before it keeps the cause of a refusal.
-        Action::Register(cause) => register(scenario, state, driver, &cause),
-        Action::BeginResuming(cause) => resume(state, driver, cause),
-        Action::Change(change) => {
-            let change = canonical(scenario, change);
-            if let (Change::Plan { planned, .. }, true) =
-                (&change, scenario.is_broken(Mutant::PostsBeforePlanning))
-            {
-                post(scenario, state, driver.span(), planned);
-            }
-            Worker::Calling(driver, Box::new(change))
-        }
-        Action::Reread => reread(scenario, state, driver),
-    }
-}
-
-/// A change without the moments at which it was decided: states that differ in them alone are one, unless
-/// an upstream remembers a usage from then on.
-fn canonical(scenario: &Scenario, mut change: Change) -> Change {
-    if scenario.horizon.is_some_and(|horizon| horizon > 0) {
-        return change;
-    }
-    if let Change::Plan { planned, .. }
-    | Change::Executed {
-        next: Next::Planned(planned),
-        ..
-    }
-    | Change::Skipped {
-        next: Next::Planned(planned),
-        ..
-    } = &mut change
-    {
-        planned.planned_at = Timestamp::MIN;
-    }
-    change
-}
-
-/// An entry without what differs from worker to worker.
-fn canonical_entry(entry: Entry) -> Box<Entry> {
-    Box::new(Entry {
-        attempts: 0,
-        status: None,
-        error: None,
-        skipped_at: entry.skipped_at.map(|_| Timestamp::MIN),
-        set_aside_at: entry.set_aside_at.map(|_| Timestamp::MIN),
-        ..entry
-    })
-}
-
-/// What the driver asks for, unless the state machine is what is broken: then a span is complete as
-/// soon as it has an end and nothing is planned.
-fn broken(scenario: &Scenario, span: &Span, action: Action) -> Action {
-    if let Action::Change(Change::Skipped { next, due_at }) = &action
-        && scenario.is_broken(Mutant::BillsWhatIsSkipped)
-    {
-        let (next, due_at) = (next.clone(), *due_at);
-        return Action::Change(Change::Executed { next, due_at });
-    }
-    if span.end.is_none() || !scenario.is_broken(Mutant::CompletesWithoutComparingEnd) {
-        return action;
-    }
-    match action {
-        Action::Change(Change::Executed { due_at, .. }) => Action::Change(Change::Executed {
-            next: Next::Complete,
-            due_at,
-        }),
-        Action::Change(Change::Plan { .. } | Change::Postpone { .. })
-            if span.processing.planned.is_none() =>
+        let dies = dead(self.world, state, who);
+        self.push(dies, "dies", About::Nothing, When::Never);
+        if let Deed::Post { usage, .. } = state.workers[who].deed
+            && !self.is_too_late()
+            && let Some(posted) = self.world.abandon(&self.posted(usage), usage)
         {
-            Action::Change(Change::Complete)
+            let dies = dead(self.world, &posted, who);
+            self.push(dies, "posts and dies", About::Usage(usage), When::Never);
         }
-        action => action,
     }
-}
 
-/// The upstream says whether it has the usage of a planned interval. Anything may happen before the worker
-/// continues.
-fn find(
-    scenario: &Scenario,
-    state: &State,
-    mut driver: Shared<Driver>,
-    planned: &Planned,
-) -> Worker {
-    let message = Message::new(driver.span(), planned);
-    let is_fresh = state.fresh.iter().any(|usage| usage.repeats(&message));
-    let asked = driver.make_mut();
-    if is_counted(state, &message) && !is_fresh {
-        asked.on_found(ACCEPTANCE);
-    } else {
-        let failure = Failure {
-            at: state.now,
-            is_post: false,
-            ..failure(scenario, state)
+    fn read(&mut self, what: &'static str) {
+        let mut reading = *self.state;
+        let view = self.world.view(reading.span, self.who);
+        let worker = &mut reading.workers[self.who];
+        let driver = self.world.driver(view, worker.memory);
+        *worker = Worker {
+            is_fresh: true,
+            ..Worker::default()
         };
-        asked.on_not_found(state.now, failure);
-    }
-    Worker::Holding(driver)
-}
-
-/// Sends the usage of a planned interval on its way.
-fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) -> Shared<Message> {
-    let mut message = Message::new(span, planned);
-    if scenario.is_broken(Mutant::GuidPerAttempt) {
-        state.history.posts += 1;
-        message.dedup_id = state.history.posts.to_string();
-    }
-    if scenario.is_broken(Mutant::TimestampPerAttempt) {
-        message.dated = (state.now, state.now);
-    }
-    let sent = state.counted.iter().chain(&state.in_flight);
-    let sent = sent.chain(&state.aside);
-    let sent = sent.filter(|sent| sent.repeats(&message));
-    let sent: Vec<Shared<Message>> = sent.cloned().collect();
-    if scenario.is_broken(Mutant::ResendsOtherBytes) && !sent.is_empty() {
-        message.duration += 1;
-    }
-    state.history.resent_otherwise |= sent.iter().any(|sent| **sent != message);
-    let message = Shared::new(message);
-    if scenario.forgets_usages() || !is_counted(state, &message) {
-        state.in_flight.insert(message.clone());
-    }
-    message
-}
-
-/// The worker receives the answer that Abacus has the usage.
-fn receive_answer(
-    scenario: &Scenario,
-    state: &mut State,
-    mut driver: Shared<Driver>,
-    message: Shared<Message>,
-) -> Worker {
-    if !is_taken(state, &message) {
-        return Worker::Posting(driver, message);
-    }
-    driver.make_mut().on_accepted(ACCEPTANCE);
-    if scenario.is_broken(Mutant::EntryAfterNote) {
-        driver.make_mut().on_entry_written(EntryState::Accepted);
-    }
-    decide(scenario, state, driver)
-}
-
-/// Abacus's answer that it has a usage.
-pub(crate) const ACCEPTANCE: Acceptance = Acceptance {
-    at: Timestamp::MIN,
-    status: None,
-    location: None,
-};
-
-/// Asks the ledger for an entry.
-fn write_entry(
-    scenario: &Scenario,
-    state: &mut State,
-    mut driver: Shared<Driver>,
-    entry: &Entry,
-) -> Worker {
-    let table = state.table.make_mut();
-    let is_asked = scenario.asides_max > 0 && entry.state == EntryState::Accepted;
-    let entry = &Entry {
-        question: is_asked.then_some(ASK),
-        ..entry.clone()
-    };
-    let kept = table.write_entry(entry.clone(), 0);
-    if scenario.is_broken(Mutant::ExpiresBeforeCompletion) {
-        table.expire(std::slice::from_ref(&entry.span));
-        table.remove_expired(state.now);
-    }
-    driver.make_mut().on_entry_written(kept);
-    decide(scenario, state, driver)
-}
-
-/// Asks the store for a change.
-fn call(
-    scenario: &Scenario,
-    state: &mut State,
-    mut driver: Shared<Driver>,
-    change: &Change,
-) -> Worker {
-    let before = driver.span().clone();
-    let changed = call_store(scenario, state, &before, change);
-    let updated = driver.make_mut();
-    match changed {
-        Changed::Made => {
-            updated.on_change_made(change);
-            note_plan(state, &updated.span().id);
-        }
-        Changed::Rejected => updated.on_change_rejected(),
-    }
-    if changed == Changed::Made
-        && matches!(change, Change::Executed { .. })
-        && scenario.is_broken(Mutant::EntryAfterNote)
-        && let Some(entry) = Entry::of_accepted(&before, ACCEPTANCE)
-    {
-        return Worker::WritingEntry(driver, canonical_entry(entry));
-    }
-    decide(scenario, state, driver)
-}
-
-fn call_store(scenario: &Scenario, state: &mut State, span: &Span, change: &Change) -> Changed {
-    let Some(span) = compared_with(scenario, &state.table, span, change) else {
-        return Changed::Rejected;
-    };
-    let away = Change::Postpone {
-        due_at: SUSPENDED_DUE_AT,
-    };
-    let is_blind = matches!(change, Change::KeepSuspended { .. })
-        && scenario.is_broken(Mutant::PutsAwayWhatWasResumed);
-    let change = if is_blind { &away } else { change };
-    let table = state.table.make_mut();
-    let changed = table.change(&span, change);
-    if changed == Changed::Made
-        && matches!(change, Change::Executed { .. })
-        && scenario.is_broken(Mutant::TotalsApart)
-    {
-        table.set_totals(&span.id, span.processing.totals);
-    }
-    changed
-}
-
-/// The span that a change is made conditional on: the one that was read. A broken store looks at
-/// less, which is the same as a worker that happens to have read the right thing.
-fn compared_with(scenario: &Scenario, table: &Table, span: &Span, change: &Change) -> Option<Span> {
-    let mut span = span.clone();
-    let kept = table.find(&span.id)?;
-    let is_unnoted =
-        matches!(change, Change::NotFound { .. }) && scenario.is_broken(Mutant::NotThereUnnoted);
-    if scenario.is_broken(Mutant::IgnoresVersion) || is_unnoted {
-        span.processing.version = kept.processing.version;
-        if matches!(change, Change::Executed { .. }) {
-            kept.processing.planned.as_ref()?;
+        let reading = self.decided(reading, driver);
+        if reading != *self.state {
+            self.push(reading, what, About::Nothing, When::Always);
         }
     }
-    if scenario.is_broken(Mutant::IgnoresEnd) {
-        span.end = kept.end;
+
+    /// The driver decides. What nobody else can see happens at once.
+    fn decided(&mut self, mut state: State, mut driver: Number) -> State {
+        let who = self.who;
+        loop {
+            match self.world.deed(driver, state.now, state.is_set_anew) {
+                Deed::Nothing => {
+                    state.workers[who] = Worker::remembering(self.world.memory(driver));
+                    return state;
+                }
+                Deed::Reread => {
+                    let view = self.world.view(state.span, who);
+                    driver = self.world.tell(driver, Input::Reread(view));
+                    state.workers[who] = Worker {
+                        is_fresh: true,
+                        ..Worker::default()
+                    };
+                }
+                Deed::ResumeCause => driver = self.world.tell(driver, Input::CauseResumed),
+                deed => {
+                    let worker = &mut state.workers[who];
+                    (worker.driver, worker.deed) = (driver, deed);
+                    if !worker.is_fresh {
+                        outdate(self.world, worker);
+                    }
+                    return state;
+                }
+            }
+        }
     }
-    Some(span)
-}
 
-/// Reads a span again whose change was lost.
-///
-/// It does so at once: an end never changes, so reading later finds the same, or another version
-/// and then the worker has nothing in hand, as if it had died.
-fn reread(scenario: &Scenario, state: &mut State, mut driver: Shared<Driver>) -> Worker {
-    let fresh = state.table.find(&driver.span().id).cloned();
-    driver.make_mut().on_reread(fresh);
-    decide(scenario, state, driver)
-}
+    fn told(&mut self, state: &State, input: Input) -> State {
+        let driver = state.workers[self.who].driver;
+        let driver = self.world.tell(driver, input);
+        self.decided(*state, driver)
+    }
 
-/// Writes down what is planned, as it is kept: a broken store may know of an end that the worker did
-/// not.
-fn note_plan(state: &mut State, id: &SpanId) {
-    let Some(span) = state.table.find(id) else {
-        return;
-    };
-    let Some(planned) = &span.processing.planned else {
-        return;
-    };
-    let interval = planned.interval;
-    let plan = (span.id.clone(), interval.start, interval.end);
-    let blind = is_blind(state, &span.id, interval).then(|| plan.clone());
-    let is_new = state.history.planned.insert(plan);
-    state.history.blind.extend(blind.filter(|_| is_new));
-    let passes = |end| (interval.start..interval.end).contains(&end) || end == interval.start;
-    if is_new && span.end.is_some_and(passes) {
-        state.history.passed_an_end = true;
+    /// The store has given no answer: the drive ends, and the run keeps in mind what it knows.
+    fn unanswered(&mut self, mut state: State) -> State {
+        let worker = &mut state.workers[self.who];
+        *worker = Worker::remembering(self.world.remembered(worker.driver));
+        state
+    }
+
+    /// The worker asks the store for a change.
+    fn change(&mut self, change: Number, kind: ChangeKind) {
+        if self.world.scenario.has(Planted::PostsBeforePlan) && kind == ChangeKind::Plan {
+            let mut posted = *self.state;
+            let after = self.world.applied(posted.span, self.who, change);
+            if let Some(usage) = self.world.facts(after).planned {
+                self.world.count(&mut posted, usage);
+                self.push(posted, "posts", About::Usage(usage), When::Never);
+            }
+        }
+        let mut made = *self.state;
+        self.world.make(&mut made, self.who, change);
+        self.world.outdate(&mut made, Some(self.who));
+        let worker = &mut made.workers[self.who];
+        (worker.is_fresh, worker.is_old) = (true, false);
+        let mut answered = self.told(&made, Input::Made(change));
+        if self.world.scenario.has(Planted::EntryAfterRecord) {
+            answered.ledger |= answered.past.recorded;
+        }
+        let about = About::Change(kind);
+        self.push(answered, "makes", about, When::Always);
+        let is_last = matches!(kind, ChangeKind::Complete | ChangeKind::Postpone);
+        if !self.world.scenario.lost || is_last {
+            return;
+        }
+        let lost = self.unanswered(made);
+        self.push(lost, "makes, without an answer,", about, When::Never);
+        let mut lost = self.unanswered(*self.state);
+        if self.world.scenario.late && lost.late.is_none() {
+            let who = self.who;
+            lost.late = Some(Late { who, change });
+        }
+        self.push(lost, "asks in vain for", about, When::Never);
+    }
+
+    /// Whether a post must not begin any more: the read is too old, or the right to it has ended.
+    fn is_too_late(&self) -> bool {
+        let worker = self.state.workers[self.who];
+        let Deed::Post {
+            begin_before: Some(before),
+            ..
+        } = worker.deed
+        else {
+            return false;
+        };
+        let is_over = self.world.scenario.clock(self.state.now) >= before;
+        (is_over || worker.is_old) && !self.world.scenario.has(Planted::RightsNeverEnd)
+    }
+
+    /// The state with what a post must not be.
+    fn posted(&self, usage: Stretch) -> State {
+        let mut posted = *self.state;
+        let is_over = at(usage.ends().1) <= self.world.scenario.clock(posted.now);
+        posted.note(Law::NotBefore, usage.leads_on() && !is_over);
+        if let Deed::Post { says_otherwise, .. } = posted.workers[self.who].deed {
+            posted.note(Law::SameBytes, says_otherwise);
+        }
+        if self.world.scenario.has(Planted::EntryBeforeAnswer) {
+            posted.ledger |= usage.set();
+        }
+        posted
+    }
+
+    fn post(&mut self, usage: Stretch) {
+        let upstream = self.state.upstream;
+        let is_repeat = usage.is_in(upstream.counted | upstream.under_way);
+        let has_other_id = is_repeat && self.world.scenario.has(Planted::IdPerAttempt);
+        let usage = if has_other_id { Stretch::STRAY } else { usage };
+        let posted = self.posted(usage);
+        let mut counted = posted;
+        self.world.count(&mut counted, usage);
+        let failed = |failing| Input::Failed(failing, posted.now);
+        let (refused, unheard) = (failed(Failing::Refused), failed(Failing::Unanswered));
+        let mut all = vec![
+            (
+                counted,
+                Input::Accepted,
+                "posts, hears 202 for",
+                When::Accepting,
+            ),
+            (posted, refused, "posts, hears 400 for", When::Refusing),
+            (counted, unheard, "posts, hears nothing for", When::Never),
+            (
+                posted,
+                unheard,
+                "posts in vain, hears nothing for",
+                When::Never,
+            ),
+        ];
+        if let Some(abandoned) = self.world.abandon(&posted, usage) {
+            all.push((
+                abandoned,
+                unheard,
+                "posts, and waits no longer for",
+                When::Never,
+            ));
+        }
+        if self.world.scenario.unclear {
+            let unclear = failed(Failing::Unclear);
+            all.push((counted, unclear, "posts, hears 207 for", When::Never));
+            all.push((posted, unclear, "posts in vain, hears 207 for", When::Never));
+        }
+        for (state, input, what, when) in all {
+            let mut heard = self.told(&state, input);
+            if input == unheard {
+                heard.note(Law::SuspendedByRefusal, self.suspends(&heard));
+            }
+            self.push(heard, what, About::Usage(usage), when);
+        }
+    }
+
+    /// Whether the worker is about to suspend the span.
+    fn suspends(&self, state: &State) -> bool {
+        let Deed::Change(change, ChangeKind::Fail) = state.workers[self.who].deed else {
+            return false;
+        };
+        let asked = self.world.changes.get(change);
+        let is_suspended = asked.read.suspension().is_some();
+        !is_suspended && asked.change.after.suspension().is_some()
+    }
+
+    /// The upstream says whether it has a usage. It may not find yet what has counted since the last tick.
+    fn look_up(&mut self, usage: Stretch) {
+        let state = self.state;
+        let is_there = usage.is_in(state.upstream.counted);
+        let about = About::Usage(usage);
+        if is_there {
+            let found = self.told(state, Input::Found);
+            self.push(found, "finds", about, When::Always);
+        }
+        if !is_there || usage.is_in(state.upstream.fresh) {
+            let not_found = self.told(state, Input::NotFound(state.now));
+            self.push(not_found, "does not find", about, When::Always);
+        }
+        if self.world.scenario.lost {
+            let failed = self.told(state, Input::Failed(Failing::LookUp, state.now));
+            self.push(failed, "looks in vain for", about, When::Never);
+        }
+    }
+
+    fn write_entry(&mut self, usage: Stretch) {
+        let mut written = *self.state;
+        if !self.world.scenario.has(Planted::EntryAfterRecord) {
+            written.ledger |= usage.set();
+        }
+        let about = About::Usage(usage);
+        let answered = self.told(&written, Input::EntryWritten);
+        self.push(answered, "writes the entry of", about, When::Always);
+        if self.world.scenario.lost {
+            let lost = self.unanswered(written);
+            self.push(
+                lost,
+                "writes, without an answer, the entry of",
+                about,
+                When::Never,
+            );
+            let lost = self.unanswered(*self.state);
+            self.push(lost, "asks in vain for the entry of", about, When::Never);
+        }
     }
 }

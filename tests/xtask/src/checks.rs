@@ -73,6 +73,13 @@ async fn start_server() -> Result<Option<ReplicaSet>> {
     ReplicaSet::start(Options::single()).await.map(Some)
 }
 
+/// Goes through all states of the model as fast as it goes.
+pub(crate) fn model(scenarios: &[String]) -> Result<()> {
+    let mut command = cargo(&["run", "--release", "--quiet"]);
+    command.args(["--package", "sampler-model", "--"]);
+    run(command.args(scenarios))
+}
+
 /// Runs the simulation as fast as it goes.
 pub(crate) fn simulate(arguments: &[String]) -> Result<()> {
     let mut command = cargo(&["run", "--release", "--quiet"]);

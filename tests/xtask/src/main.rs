@@ -34,6 +34,11 @@ enum Command {
     },
     /// Runs what the continuous integration runs.
     Ci,
+    /// Goes through all states of the model.
+    Model {
+        /// Scenarios: `window`, `"start=0 acts=2 lost"`. Without any: all.
+        scenarios: Vec<String>,
+    },
     /// Runs the simulation: seeds of everything that can go wrong, in virtual time.
     Sim {
         /// Passed on to it: `--seeds N --from S`.
@@ -74,6 +79,7 @@ async fn main() -> ExitCode {
         Command::Up(arguments) => up::run(arguments).await,
         Command::Test { filters } => checks::test(&filters).await,
         Command::Ci => checks::ci().await,
+        Command::Model { scenarios } => checks::model(&scenarios),
         Command::Sim { arguments } => checks::simulate(&arguments),
         Command::Bench { arguments } => bench::bench(&arguments),
         Command::Chaos { arguments } => chaos::run_chaos(&arguments),

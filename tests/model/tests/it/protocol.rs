@@ -1,54 +1,52 @@
-//! The protocol holds in every state of every scenario.
+//! Every law holds in every state of the small scenarios.
 
-use sampler_model::{
-    MUST_HAPPEN, MUST_HOLD, PROBED, RESENT, SET_ASIDE, SKIPPED, SUSPENDED, Scenario,
-    WAKES_AFTER_REMOVAL, WITHHELD, explore,
-};
+use sampler_domain::ChangeKind::{self, *};
+use sampler_model::{SMALL, Scenario, explore};
 
-fn assert_holds(scenario: Scenario, states_min: usize) {
-    let (refuses, is_alone) = (scenario.suspend_after > 0, scenario.workers == 1);
-    let (skips, resends) = (scenario.may_skip, scenario.resends_max > 0);
-    let asides = scenario.asides_max > 0;
-    let explored = explore(scenario);
+/// Goes through a scenario that has at least so many states, and in which such changes are made.
+fn assert_holds(name: &str, states_min: usize, kinds: &[ChangeKind]) {
+    let explored = explore(Scenario::of(name), usize::MAX);
     println!("{} states, {} steps", explored.states, explored.steps);
-    for property in MUST_HOLD {
-        let violation = explored.found.get(property);
-        assert!(violation.is_none(), "broken: {property}, by {violation:#?}");
+    assert!(explored.violation.is_none(), "{:#?}", explored.violation);
+    assert!(explored.is_all && explored.complete > 0);
+    assert!(explored.states >= states_min, "{}", explored.states);
+    for kind in kinds {
+        assert!(explored.kinds.contains(kind), "never: {kind:?}");
     }
-    let of_refusals = [SUSPENDED, PROBED].into_iter().filter(|_| refuses);
-    // Alone, no worker misses what becomes of its span.
-    let must_happen = MUST_HAPPEN.into_iter();
-    let must_happen = must_happen.filter(|property| !is_alone || *property != WAKES_AFTER_REMOVAL);
-    let of_skips = Some(SKIPPED).filter(|_| skips);
-    let of_resends = Some(RESENT).filter(|_| resends);
-    let all = must_happen.chain(of_refusals).chain(of_skips);
-    let of_asides = Some(SET_ASIDE).filter(|_| asides);
-    let of_both = Some(WITHHELD).filter(|_| skips || asides);
-    for property in all.chain(of_resends).chain(of_asides).chain(of_both) {
-        assert!(explored.found.contains_key(property), "never: {property}");
-    }
-    assert!(explored.states >= states_min, "{} states", explored.states);
 }
 
-/// Tests by name: the scenario, and how many states it has at least.
+/// Tests by name: the scenario, how many states it has at least, and changes that it must have.
 macro_rules! hold {
-    ($($name:ident: $scenario:ident, $states_min:literal;)+) => {$(
-        #[test]
-        fn $name() {
-            assert_holds(Scenario::$scenario(), $states_min);
-        }
-    )+};
+    ($($test:ident: $name:literal, $states_min:literal, [$($kind:ident),+];)+) => {
+        $(
+            #[test]
+            fn $test() {
+                assert_holds($name, $states_min, &[$($kind),+]);
+            }
+        )+
+
+        const TESTED: &[&str] = &[$($name),+];
+    };
 }
 
 hold! {
-    an_update_between_two_workers: update, 1_150_000;
-    events_in_any_order: disorder, 410_000;
-    a_late_stop_while_abacus_fails: outage, 360_000;
-    a_late_stop_while_abacus_refuses: refusal, 100_000;
-    what_abacus_refuses_is_given_up: skip, 50_000;
-    what_was_given_up_is_sent_again: resend, 100_000;
-    what_abacus_sets_aside_is_sent_again: aside, 120_000;
-    an_upstream_that_remembers_nothing: forgets, 10_000;
-    an_upstream_that_forgets_after_a_while: horizon, 10_000;
-    what_abacus_sets_aside_repeatedly_is_sent_again: rounds, 10_000;
+    one_window_and_two_actions: "window", 110_000,
+        [Plan, Record, Complete, Fail, Flag, Skip, Trim, Resend, Move, Accept, RecordAgain, Resume];
+    probes_and_a_second_refusal: "probe", 130_000, [Fail, Resume, Skip, Resend];
+    refusals_that_say_nothing: "unclear", 60_000, [Fail, Skip, Resend, RecordAgain];
+    a_plan_of_another_program: "foreign", 40_000, [Name, Record, Skip, Move, RecordAgain];
+    time_that_passes: "time", 30_000, [Postpone, Plan, Skip];
+    answers_of_the_database_are_lost: "silence", 100_000, [Name, Flag, Skip, Move];
+    changes_are_made_late: "late", 330_000, [Name, Flag, Skip, Move];
+    two_windows: "windows", 75_000, [Plan, Record, Complete];
+    a_skip_of_several_windows: "parts", 70_000, [Skip, Trim, Move];
+    a_change_of_the_dimension: "dimension", 10_000, [Plan, Record, Complete];
+    an_upstream_that_remembers_nothing: "forgets", 55_000, [NotThere, Name, Record];
+    an_upstream_that_forgets_soon: "horizon", 45_000, [NotThere, Name, Record];
+}
+
+#[test]
+fn each_small_scenario_has_its_test() {
+    let all = SMALL.map(|(name, _)| name);
+    assert_eq!(TESTED, all);
 }
