@@ -21,8 +21,6 @@ pub struct Explored {
     pub states: usize,
     /// How many steps lead from one of them to another.
     pub steps: usize,
-    /// In how many of them the span is complete.
-    pub complete: usize,
     /// Whether these are all states.
     pub is_all: bool,
     /// What changes were made.
@@ -89,8 +87,7 @@ impl Search {
         let mut seen: HashSet<u64, BuildHasherDefault<Mixer>> = HashSet::default();
         seen.insert(fingerprint(&mut self.world, &first));
         let mut queue = VecDeque::from([(first, 0_u32)]);
-        let (mut steps, mut complete, mut violation) = (0, 0, None);
-        let mut kinds = Vec::new();
+        let (mut steps, mut kinds, mut violation) = (0, Vec::new(), None);
         'all: while let Some((state, number)) = queue.pop_front() {
             for (index, (next, step)) in self.world.next(&state).into_iter().enumerate() {
                 steps += 1;
@@ -104,7 +101,6 @@ impl Search {
                 }
                 let next_number = self.from.len() as u32;
                 self.from.push((number, index as u8));
-                complete += usize::from(self.world.facts(next.span).is_complete);
                 violation = self.violation(&next, next_number);
                 if violation.is_some() {
                     break 'all;
@@ -118,7 +114,6 @@ impl Search {
         Explored {
             states: self.from.len(),
             steps,
-            complete,
             is_all: queue.is_empty() && violation.is_none(),
             kinds,
             violation,
@@ -133,11 +128,14 @@ impl Search {
             let trace = self.trace(number);
             return Some(Violation { law, trace });
         }
-        for future in Future::ALL {
+        for future in Future::all() {
             let proven = &mut self.proven;
             let law = future.fails(&mut self.world, state, proven, |_, _| {});
             if let Some(law) = law.filter(counts) {
-                let trace = self.trace_with(number, state, future);
+                let mut trace = self.trace(number);
+                trace.push(format!("and from there: {future:?}"));
+                let say = |step: &Step, facts: &Facts| trace.push(line(step, facts));
+                future.fails(&mut self.world, state, &mut Proven::default(), say);
                 return Some(Violation { law, trace });
             }
         }
@@ -145,9 +143,8 @@ impl Search {
     }
 
     /// The steps that lead to a state.
-    fn trace(&mut self, number: u32) -> Vec<String> {
+    fn trace(&mut self, mut number: u32) -> Vec<String> {
         let mut indexes = Vec::new();
-        let mut number = number;
         while number != 0 {
             let (before, index) = self.from[number as usize];
             indexes.push(index);
@@ -161,22 +158,9 @@ impl Search {
         });
         steps.collect()
     }
-
-    /// The same, and how the state goes on.
-    fn trace_with(&mut self, number: u32, state: &State, future: Future) -> Vec<String> {
-        let mut trace = self.trace(number);
-        trace.push(format!("and from there: {future:?}"));
-        let mut then = Vec::new();
-        let none = &mut Proven::default();
-        _ = future.fails(&mut self.world, state, none, |next, step| {
-            then.push((next.span, *step));
-        });
-        let then = then.into_iter();
-        trace.extend(then.map(|(span, step)| line(&step, &self.world.facts(span))));
-        trace
-    }
 }
 
+/// A step, and what the span says after it.
 fn line(step: &Step, facts: &Facts) -> String {
     format!("{step:<60} {facts}")
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sampler_domain::{Delivery, Excluded, Span, Timestamp};
+use sampler_domain::{Excluded, Span, Timestamp};
 
 use crate::stretch::{HALF_WINDOW, Stretch, Stretches, each, place};
 use crate::world::RUNS;
@@ -36,8 +36,6 @@ pub(crate) struct Facts {
     pub ways_back: Vec<(Stretch, Stretch)>,
     /// The intervals of `excluded`.
     pub intervals: Vec<Stretch>,
-    /// The ranges of `excluded` that lead forwards, trimmed: from, to.
-    pub forward: Vec<(u8, u8)>,
     /// The places within intervals of `excluded` and `again`.
     pub inside: u16,
     /// Something stands in two places.
@@ -65,12 +63,13 @@ struct Part {
 impl Facts {
     pub(crate) fn of(span: &Span) -> Self {
         let processing = &span.processing;
-        let planned = planned(span);
-        let names = |run: usize| {
-            let of_plan = processing.planned.iter().map(|it| it.by);
-            let mut all = of_plan.chain(processing.again.iter().map(|it| it.by));
-            all.any(|by| by == Some(RUNS[run]))
-        };
+        let usage = |guid: &str, interval| Stretch::of(span, guid, interval);
+        let planned = processing.planned.as_ref();
+        let planned = planned.map(|it| usage(&it.usage_guid, it.interval));
+        let first = span.next_again();
+        let of_plan = processing.planned.iter().map(|it| it.by);
+        let names = of_plan.chain(processing.again.iter().map(|it| it.by));
+        let names = |run: usize| names.clone().any(|by| by == Some(RUNS[run]));
         let mut facts = Self {
             end: span.end.map(place),
             sampled_to: place(span.sampled_to()),
@@ -81,7 +80,7 @@ impl Facts {
             due_at: Some(processing.due_at),
             billed: (span.proof(Timestamp::MIN).billed / HALF_WINDOW) as i32,
             planned,
-            first: span.next_again().map(|it| Stretch::of(span, &it)),
+            first: first.map(|it| usage(&it.usage_guid, it.interval)),
             sums: 1 << ZERO,
             names: [names(0), names(1)],
             ..Self::default()
@@ -153,10 +152,6 @@ impl Facts {
             };
             back.iter().any(overlaps)
         });
-        let excluded = processing.excluded.iter().filter(|it| it.leads_on());
-        self.forward = excluded
-            .map(|it| (place(it.interval.start), place(it.reach())))
-            .collect();
     }
 }
 
@@ -205,16 +200,6 @@ impl Part {
             way_back: None,
         }
     }
-}
-
-fn planned(span: &Span) -> Option<Stretch> {
-    let planned = span.processing.planned.as_ref()?;
-    let delivery = Delivery {
-        interval: planned.interval,
-        usage_guid: planned.usage_guid.clone(),
-        is_again: false,
-    };
-    Some(Stretch::of(span, &delivery))
 }
 
 /// The intervals of a range, as its time was cut.

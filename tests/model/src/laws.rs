@@ -13,8 +13,6 @@ pub enum Law {
     SameBytes,
     /// A correction is posted in the pieces in which its time was cut; what is excluded crosses no cut.
     OnCuts,
-    /// No correction is planned over what is excluded.
-    OverExcluded,
     /// A plan begins without failures.
     FreshPlan,
     /// No plan passes an end that is known.

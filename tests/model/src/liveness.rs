@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
 use crate::explore::swapped;
+use crate::facts::Facts;
 use crate::laws::{Law, broken};
 use crate::state::{Deed, State};
 use crate::steps::{Next, Step, When, Who, tick};
@@ -36,24 +37,18 @@ pub(crate) struct Future {
 }
 
 impl Future {
-    pub(crate) const ALL: [Self; 4] = [
-        Self::new(false, false),
-        Self::new(true, false),
-        Self::new(false, true),
-        Self::new(true, true),
-    ];
-
-    const fn new(dies: bool, refuses: bool) -> Self {
-        Self { dies, refuses }
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let of_refuses = |refuses| [false, true].map(|dies| Self { dies, refuses });
+        [false, true].into_iter().flat_map(of_refuses)
     }
 
-    /// Whether it ends as it must; `say` is told each step.
+    /// The law that does not hold in it, or at its end; `say` is told each step.
     pub(crate) fn fails(
         self,
         world: &mut World,
         state: &State,
         proven: &mut Proven,
-        mut say: impl FnMut(&State, &Step),
+        mut say: impl FnMut(&Step, &Facts),
     ) -> Option<Law> {
         let mut state = self.begun(world, state);
         let (mut path, mut turn) = (Vec::new(), 0);
@@ -74,9 +69,10 @@ impl Future {
             let Some((next, step)) = self.step(world, &state, turn) else {
                 return Some(self.law());
             };
-            say(&next, &step);
-            state = next;
+            // Operators act as often as they must.
+            state = State { acts: ACTS, ..next };
             let facts = world.facts(state.span);
+            say(&step, &facts);
             if let Some(law) = broken(&state, &facts).next() {
                 return Some(law);
             }
@@ -141,7 +137,7 @@ impl Future {
         all.retain(|(_, step)| step.when == When::Always || step.when == now);
         for who in order {
             if let Some(place) = all.iter().position(|(_, step)| step.who == who) {
-                return Some(State::with_acts(all.swap_remove(place)));
+                return Some(all.swap_remove(place));
             }
         }
         let last = world.scenario.reach + world.scenario.ticks + TICKS_MAX;
@@ -165,17 +161,6 @@ impl Future {
             .map(|end| i32::from(end) - i32::from(world.scenario.start));
         let is_all = Some(counted) == length;
         (!is_all || state.ledger != state.upstream.counted).then_some(Law::EndsComplete)
-    }
-}
-
-impl State {
-    /// Operators act as often as they must.
-    fn with_acts((state, step): Next) -> Next {
-        let state = Self {
-            acts: ACTS,
-            ..state
-        };
-        (state, step)
     }
 }
 

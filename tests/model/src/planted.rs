@@ -2,8 +2,9 @@
 //! itself stays as it is.
 
 use sampler_domain::{
-    Action, Again, Change, ChangeKind, Contract, Driver, Excluded, Interval, Remembered,
-    SUSPENDED_DUE_AT, Span, Terms, Timestamp, usage_guid,
+    Action, Again, Cause, Change, ChangeKind, Contract, Driver, Excluded, Interval,
+    Planned as Plan, Processing, Remembered, SUSPENDED_DUE_AT, Span, Suspension, Terms, Timestamp,
+    usage_guid,
 };
 
 use crate::laws::Law;
@@ -213,6 +214,7 @@ fn complete(span: &Span) -> Action {
 fn changed(planted: Planted, span: &Span, change: &mut Change, now: Timestamp, terms: &Terms) {
     let before = &span.processing;
     let after = &mut change.after.processing;
+    let is_put_back = after.again.len() < before.again.len();
     match (planted, change.kind) {
         (
             P::CutByTodaysSetting | P::CorrectionCrossesEdge,
@@ -239,17 +241,14 @@ fn changed(planted: Planted, span: &Span, change: &mut Change, now: Timestamp, t
                 .excluded
                 .retain(|it| it.back_to != Some(it.interval.start));
         }
-        (P::RefusedAgainStays, ChangeKind::Fail) if after.again.len() < before.again.len() => {
+        (P::RefusedAgainStays, ChangeKind::Fail) if is_put_back => {
             after.excluded.clone_from(&before.excluded);
             after.again.clone_from(&before.again);
         }
-        (P::RefusedAgainDropsFlag, ChangeKind::Fail) if after.again.len() < before.again.len() => {
-            after
-                .excluded
-                .iter_mut()
-                .for_each(|it| it.unanswered = false);
+        (P::RefusedAgainDropsFlag, ChangeKind::Fail) if is_put_back => {
+            unflag_excluded(after);
         }
-        (P::RefusedWayBackIsWhole, ChangeKind::Fail) if after.again.len() < before.again.len() => {
+        (P::RefusedWayBackIsWhole, ChangeKind::Fail) if is_put_back => {
             let again = &before.again[0];
             if again.is_way_back {
                 after.excluded.clone_from(&before.excluded);
@@ -258,10 +257,7 @@ fn changed(planted: Planted, span: &Span, change: &mut Change, now: Timestamp, t
         }
         (P::AgainClearsFailure, ChangeKind::RecordAgain) => {
             after.failure = None;
-            after
-                .planned
-                .iter_mut()
-                .for_each(|it| it.unanswered = false);
+            unflag(after);
         }
         (P::AcceptanceDropsExcluded, ChangeKind::Move) => _ = after.again.pop(),
         (P::ReplacesPlanUnflagged, ChangeKind::Name) if before.again.is_empty() => {
@@ -272,15 +268,24 @@ fn changed(planted: Planted, span: &Span, change: &mut Change, now: Timestamp, t
             after.again[0].range.unanswered = before.again[0].range.unanswered;
         }
         (P::SuspensionDropsFlag, ChangeKind::Fail) if after.due_at == SUSPENDED_DUE_AT => {
-            after
-                .planned
-                .iter_mut()
-                .for_each(|it| it.unanswered = false);
+            unflag(after);
         }
         (P::FailuresOutlivePlan, ChangeKind::Record) if after.planned.is_some() => {
             after.failure.clone_from(&before.failure);
         }
         _ => {}
+    }
+}
+
+fn unflag(processing: &mut Processing) {
+    if let Some(planned) = &mut processing.planned {
+        planned.unanswered = false;
+    }
+}
+
+fn unflag_excluded(processing: &mut Processing) {
+    for range in &mut processing.excluded {
+        range.unanswered = false;
     }
 }
 
@@ -332,7 +337,7 @@ fn trim_correction(span: &Span, change: &mut Change) {
 fn post_instead(change: &mut Change, interval: Interval, now: Timestamp) {
     let guid = usage_guid(&change.after, interval);
     change.kind = ChangeKind::Plan;
-    change.after.processing.planned = Some(sampler_domain::Planned {
+    change.after.processing.planned = Some(Plan {
         interval,
         usage_guid: guid,
         planned_at: now,
@@ -359,11 +364,9 @@ pub(crate) fn skippable(scenario: &Scenario, span: &Span) -> Span {
     if scenario.has(P::SkipWhileProbed)
         && let Some(failure) = &mut span.processing.failure
     {
-        let cause = sampler_domain::Cause::of(&span.target, None, &failure.error);
-        failure.suspension = Some(sampler_domain::Suspension {
-            cause: cause.id(),
-            since: Timestamp::MIN,
-        });
+        let cause = Cause::of(&span.target, None, &failure.error).id();
+        let since = Timestamp::MIN;
+        failure.suspension = Some(Suspension { cause, since });
     }
     span
 }
@@ -399,10 +402,7 @@ pub(crate) fn acted(scenario: &Scenario, kind: ChangeKind, mut span: Span) -> Sp
             }
         }
         (P::SkipDropsFlag, ChangeKind::Skip) => {
-            processing
-                .excluded
-                .iter_mut()
-                .for_each(|it| it.unanswered = false);
+            unflag_excluded(processing);
         }
         (P::SkipLosesForeignId, ChangeKind::Skip) => {
             processing

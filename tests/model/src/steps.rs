@@ -85,13 +85,22 @@ impl fmt::Display for Step {
 
 impl World {
     pub(crate) fn first(&mut self) -> State {
+        // The other program may have posted what it has planned.
+        let is_foreign = self.scenario.foreign;
         State {
             now: self.scenario.now,
             is_set_anew: false,
             span: self.first_span(),
             workers: [Worker::default(); 2],
             late: None,
-            upstream: Upstream::default(),
+            upstream: Upstream {
+                under_way: if is_foreign {
+                    Stretch::FOREIGN.set()
+                } else {
+                    0
+                },
+                ..Upstream::default()
+            },
             ledger: 0,
             acts: self.scenario.acts,
             past: Past {
@@ -236,8 +245,6 @@ impl World {
         }
         state.note(Law::WithinEnd, after.end.is_none_or(|end| to < end));
         state.note(Law::OnCuts, planned.inside() & state.past.cuts != 0);
-        let crosses = |(start, reach): &(u8, u8)| *start < from && *reach > to;
-        state.note(Law::OverExcluded, after.forward.iter().any(crosses));
     }
 
     fn passing_time(&mut self, state: &State, next: &mut Vec<Next>) {

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use sampler_domain::{Delivery, Interval, Span, Timestamp, usage_guid};
+use sampler_domain::{Interval, Span, Timestamp, usage_guid};
 
 /// 2026-03-10T21:00:00 UTC: place 0.
 const ORIGIN: i64 = 1_773_176_400_000;
@@ -50,17 +50,16 @@ impl Stretch {
         Self::new(place(interval.start), place(interval.end))
     }
 
-    /// What a delivery posts, by its id alone.
-    pub(crate) fn of(span: &Span, delivery: &Delivery) -> Self {
-        let guid = &delivery.usage_guid;
-        if *guid == usage_guid(span, delivery.interval) {
-            return Self::over(delivery.interval);
+    /// The usage of this id, which is said to be over this interval.
+    pub(crate) fn of(span: &Span, guid: &str, interval: Interval) -> Self {
+        if guid == usage_guid(span, interval) {
+            return Self::over(interval);
         }
         if guid == FOREIGN_GUID {
             return Self::FOREIGN;
         }
         let mut all = (0..PLACES * PLACES).map(Self);
-        let same = all.find(|it| *guid == usage_guid(span, it.interval()));
+        let same = all.find(|it| guid == usage_guid(span, it.interval()));
         same.unwrap_or(Self::STRAY)
     }
 

@@ -80,16 +80,8 @@ fn is_blind(world: &World, deed: Deed) -> bool {
 
 impl Turn<'_> {
     fn push(&mut self, state: State, what: &'static str, about: About, when: When) {
-        let who = Who::Worker(self.who);
-        self.next.push((
-            state,
-            Step {
-                who,
-                what,
-                about,
-                when,
-            },
-        ));
+        let step = Step::new(Who::Worker(self.who), what, about, when);
+        self.next.push((state, step));
     }
 
     fn die(&mut self) {

@@ -7,9 +7,8 @@
 use std::rc::Rc;
 
 use sampler_domain::{
-    Acceptance, Action, Change, Delivery, Driver, EventId, Failure, Id, Interval, Measures,
-    Planned, Processing, Remembered, RunId, Span, SpanId, StartEvent, StopEvent, Target, Terms,
-    Timestamp, Usage,
+    Acceptance, Action, Change, Driver, EventId, Failure, Id, Interval, Measures, Planned,
+    Processing, Remembered, RunId, Span, SpanId, StartEvent, StopEvent, Target, Terms, Timestamp,
 };
 use uuid::Uuid;
 
@@ -298,55 +297,36 @@ impl World {
         let span = decided.span();
         let terms = self.terms(span, is_set_anew);
         let clock = planted::clock(&self.scenario, now);
-        let action = planted::action(
-            &self.scenario,
-            span,
-            decided.action(clock, &terms),
-            clock,
-            &terms,
-        );
-        let deed = match action {
-            Action::Change(change) => {
-                let read = span.clone();
-                self.changing(read, *change)
+        let action = decided.action(clock, &terms);
+        let usage = |guid: &str, interval| Stretch::of(span, guid, interval);
+        let deed = match planted::action(&self.scenario, span, action, clock, &terms) {
+            Action::Change(mut change) => {
+                change.after = self.plain(change.after);
+                let (read, kind) = (span.clone(), change.kind);
+                let change = *change;
+                Deed::Change(self.changes.number(Asked { read, change }), kind)
             }
             Action::Post {
                 delivery,
                 begin_before,
             } => {
-                let usage = Stretch::of(span, &delivery);
+                let usage = usage(&delivery.usage_guid, delivery.interval);
                 Deed::Post {
                     usage,
                     says_otherwise: usage.interval() != delivery.interval,
                     begin_before,
                 }
             }
-            Action::LookUp(delivery) => Deed::LookUp(Stretch::of(span, &delivery)),
-            Action::WriteEntry(entry) => {
-                let delivery = Delivery {
-                    interval: entry.interval,
-                    usage_guid: entry.usage_guid.clone(),
-                    is_again: false,
-                };
-                assert_eq!(
-                    Usage::of_entry(&entry),
-                    Usage::new(span, &delivery),
-                    "the entry says what was posted"
-                );
-                Deed::WriteEntry(Stretch::of(span, &delivery))
+            Action::LookUp(delivery) => {
+                Deed::LookUp(usage(&delivery.usage_guid, delivery.interval))
             }
+            Action::WriteEntry(entry) => Deed::WriteEntry(usage(&entry.usage_guid, entry.interval)),
             Action::ResumeCause(_) => Deed::ResumeCause,
             Action::Reread => Deed::Reread,
             Action::Done => Deed::Nothing,
         };
         self.deeds.insert(key, deed);
         deed
-    }
-
-    fn changing(&mut self, read: Span, mut change: Change) -> Deed {
-        change.after = self.plain(change.after);
-        let kind = change.kind;
-        Deed::Change(self.changes.number(Asked { read, change }), kind)
     }
 
     /// What the run keeps in mind where the drive ends because the store has failed.
