@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Id, Percent};
 
 /// The control that an operator has set. By default it limits nothing.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Control {
     pub starts: StartRates,
     pub sampling: SamplingControl,
@@ -17,11 +17,12 @@ pub struct Control {
 }
 
 /// How many new starts are admitted. All rates that apply to a start multiply.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StartRates {
     /// Of all starts.
     pub rate: Percent,
     /// Of those of single resources.
+    #[serde(with = "pairs")]
     pub resources: BTreeMap<String, Percent>,
 }
 
@@ -43,6 +44,23 @@ pub struct ControllerSettings {
     pub ki: f64,
     /// The derivative gain, s.
     pub kd: f64,
+}
+
+/// A map as a list: names of resources may hold what names of members may not.
+mod pairs {
+    use super::{BTreeMap, Percent};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    type Rates = BTreeMap<String, Percent>;
+
+    pub(super) fn serialize<S: Serializer>(rates: &Rates, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(rates)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Rates, D::Error> {
+        let pairs: Vec<(String, Percent)> = Deserialize::deserialize(from)?;
+        Ok(pairs.into_iter().collect())
+    }
 }
 
 impl Default for StartRates {

@@ -6,37 +6,12 @@ use mongodb::options::FindOptions;
 use sampler_domain::{ClientId, Timestamp};
 use sampler_store::{ActOutcome, AuditPage, AuditPosition, AuditQuery, AuditRecord, StoreError};
 use serde::Deserialize;
-use tracing::error;
-use uuid::Uuid;
 
 use crate::MongoStore;
 use crate::call::hint;
 use crate::document::moment;
 use crate::index;
-use crate::raw::{self, Unreadable, name_of, unreadable};
-
-pub(crate) async fn record_action(
-    store: &MongoStore,
-    record: &AuditRecord,
-) -> Result<(), StoreError> {
-    // A repeat after a lost answer changes nothing.
-    let update = doc! { "$setOnInsert": written(record) };
-    store
-        .audit
-        .update_one(named(record.id), update, true)
-        .await?;
-    Ok(())
-}
-
-pub(crate) async fn record_outcome(
-    store: &MongoStore,
-    id: Uuid,
-    outcome: ActOutcome,
-) -> Result<(), StoreError> {
-    let update = doc! { "$set": { "outcome": outcome.name() } };
-    store.audit.update_one(named(id), update, false).await?;
-    Ok(())
-}
+use crate::raw::{self, Unreadable, unreadable};
 
 pub(crate) async fn audit(store: &MongoStore, query: &AuditQuery) -> Result<AuditPage, StoreError> {
     let index = match (&query.span, &query.who) {
@@ -56,13 +31,7 @@ pub(crate) async fn audit(store: &MongoStore, query: &AuditQuery) -> Result<Audi
     for raw in &found.documents {
         match record_in(raw) {
             Ok(record) => page.records.push(record),
-            Err(problem) => {
-                let name = name_of(raw);
-                if store.link.logged.is_news("audit", &name) {
-                    error!(code = "audit.unreadable", record = %name, error = %problem,
-                        "a record of the audit trail cannot be read and is not listed");
-                }
-            }
+            Err(problem) => store.link.logged.tell("audit.unreadable", raw, &problem),
         }
     }
     if found.has_more {
@@ -71,13 +40,9 @@ pub(crate) async fn audit(store: &MongoStore, query: &AuditQuery) -> Result<Audi
     Ok(page)
 }
 
-fn named(id: Uuid) -> Document {
-    doc! { "_id": id.to_string() }
-}
-
 /// The document of a record, but for its id. Absent members are left out, not null. The two values
 /// are kept as texts: a document of the database can hold neither all names nor all numbers.
-fn written(record: &AuditRecord) -> Document {
+pub(crate) fn written(record: &AuditRecord) -> Document {
     let mut document = doc! {
         "at": moment(record.at),
         "act": &record.act,

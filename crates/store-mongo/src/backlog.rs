@@ -6,15 +6,14 @@ use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{CauseId, ClosingMonth, SUSPENDED_DUE_AT, Timestamp};
-use sampler_store::{Backlog, BacklogQuery, ClosingBacklog, Published, StoreError};
+use sampler_store::{Backlog, BacklogQuery, ClosingBacklog, StoreError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tracing::error;
 use uuid::Uuid;
 
 use crate::call::{BY_ID, CallError, Link};
 use crate::document::{cause_to_bson, moment};
-use crate::workers::is_alive;
+use crate::operating::is_alive;
 use crate::{MongoStore, index, raw};
 
 /// How long the server counts at the most.
@@ -25,9 +24,6 @@ const COUNTED: u32 = 10_000;
 
 /// Documents of spans that are read to see what is left of a month, and of spans that have failed.
 const DOCUMENTS: u32 = 100_000;
-
-/// The document with the last count.
-const BACKLOG: &str = "backlog";
 
 pub(crate) async fn count_backlog(
     store: &MongoStore,
@@ -55,52 +51,6 @@ pub(crate) async fn count_backlog(
     })
 }
 
-pub(crate) async fn publish_backlog(
-    store: &MongoStore,
-    backlog: &Backlog,
-) -> Result<(), StoreError> {
-    let published = bson::serialize_to_document(backlog).map_err(StoreError::refused)?;
-    let (filter, update) = (doc! { "_id": BACKLOG }, dated(BACKLOG, published));
-    store.control.update_one(filter, update, true).await?;
-    Ok(())
-}
-
-/// The update that replaces a document, and dates it by the clock of the server.
-pub(crate) fn dated(id: &str, document: Document) -> Vec<Document> {
-    vec![doc! { "$replaceWith": { "$mergeObjects": [
-        { "$literal": document }, { "_id": id, "at": "$$NOW" },
-    ] } }]
-}
-
-pub(crate) async fn published_backlog(
-    store: &MongoStore,
-) -> Result<Option<Published<Backlog>>, StoreError> {
-    let Some((document, age)) = store.published_as(BACKLOG).await? else {
-        return Ok(None);
-    };
-    match bson::deserialize_from_document(document) {
-        Ok(value) => Ok(Some(Published { value, age })),
-        Err(problem) => {
-            // The next count replaces it.
-            if store.link.logged.is_news("control", BACKLOG) {
-                error!(code = "backlog.unreadable", error = %problem,
-                    "what was counted of the backlog cannot be read");
-            }
-            Ok(None)
-        }
-    }
-}
-
-pub(crate) async fn report_rate(
-    store: &MongoStore,
-    worker: &str,
-    rate: f64,
-) -> Result<(), StoreError> {
-    let (filter, update) = (doc! { "_id": worker }, doc! { "$set": { "rate": rate } });
-    store.workers.update_one(filter, update, false).await?;
-    Ok(())
-}
-
 /// The spans that wait after a failure.
 #[derive(Default, Deserialize)]
 struct Failed {
@@ -123,12 +73,6 @@ struct Due {
 #[derive(Deserialize)]
 struct Rate {
     rate: f64,
-}
-
-#[derive(Deserialize)]
-struct Aged {
-    document: Document,
-    age: i64,
 }
 
 impl MongoStore {
@@ -230,24 +174,10 @@ impl MongoStore {
         let rate = found.map_or(0.0, |found| found.rate);
         Ok(if rate.is_finite() { rate.max(0.0) } else { 0.0 })
     }
-
-    /// A document that was written for all instances, and how old it is, ms.
-    pub(crate) async fn published_as(
-        &self,
-        id: &'static str,
-    ) -> Result<Option<(Document, i64)>, CallError> {
-        let age = doc! { "$subtract": ["$$NOW", "$at"] };
-        let pipeline = vec![
-            doc! { "$match": { "_id": id } },
-            doc! { "$project": { "document": "$$ROOT", "age": age } },
-        ];
-        let found = first::<Aged>(&self.control, pipeline, BY_ID).await?;
-        Ok(found.map(|found| (found.document, found.age)))
-    }
 }
 
 /// The first document that a pipeline gives, if it can be read.
-async fn first<T: DeserializeOwned>(
+pub(crate) async fn first<T: DeserializeOwned>(
     link: &Link,
     pipeline: Vec<Document>,
     index: &str,

@@ -9,18 +9,16 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::raw::RawDocumentBuf;
+use bson::raw::{CStr, RawArrayBuf, RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc};
 use mongodb::error::Error;
 use mongodb::options::{AggregateOptions, FindOptions, Hint, UpdateModifications};
 use mongodb::results::UpdateResult;
 use mongodb::{Collection, Cursor, Database};
 use sampler_store::group::{CommandFailure, WriteOutcome, WriteResult, write_results};
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use crate::raw::LoggedDocuments;
+use crate::raw::{self, LoggedDocuments};
 
 mod error;
 
@@ -30,10 +28,6 @@ const BATCH_SIZE: u32 = 1_024;
 /// Bytes of documents on a page, but for the last of them. A span can have half a megabyte, and a
 /// multiple of that once it is parsed. A page of spans of the usual size is much smaller.
 const PAGE_BYTES: usize = 1 << 20;
-
-/// Bytes of a command beside the list of what is written, and of its own for each item there.
-const COMMAND_BYTES: usize = 512;
-const ITEM_BYTES: usize = 8;
 
 /// The server's time limit for all pages of a scan. Each page also has the limit of any operation.
 const SCAN_TIME: Duration = Duration::from_mins(1);
@@ -284,7 +278,8 @@ impl Link {
         documents: impl IntoIterator<Item = &RawDocumentBuf>,
         send_by: Instant,
     ) -> Result<Written, CallError> {
-        self.write("insert", "documents", documents, send_by).await
+        self.write(cstr!("insert"), cstr!("documents"), documents, send_by)
+            .await
     }
 
     /// Runs update statements with one command, each independent of the others.
@@ -293,7 +288,8 @@ impl Link {
         statements: impl IntoIterator<Item = &RawDocumentBuf>,
         send_by: Instant,
     ) -> Result<Written, CallError> {
-        self.write("update", "updates", statements, send_by).await
+        self.write(cstr!("update"), cstr!("updates"), statements, send_by)
+            .await
     }
 
     /// Runs delete statements with one command, each independent of the others.
@@ -302,7 +298,8 @@ impl Link {
         statements: impl IntoIterator<Item = &RawDocumentBuf>,
         send_by: Instant,
     ) -> Result<Written, CallError> {
-        self.write("delete", "deletes", statements, send_by).await
+        self.write(cstr!("delete"), cstr!("deletes"), statements, send_by)
+            .await
     }
 
     /// Writes what is listed with one command. The driver does not repeat it, and the server keeps
@@ -315,23 +312,21 @@ impl Link {
     /// be ([`unknown_for`](crate::MongoOptions::unknown_for)).
     async fn write(
         &self,
-        name: &'static str,
-        list: &'static str,
+        name: &CStr,
+        list_name: &CStr,
         items: impl IntoIterator<Item = &RawDocumentBuf>,
         send_by: Instant,
     ) -> Result<Written, CallError> {
         if Instant::now() >= send_by {
             return Err(CallError::TooLate);
         }
-        let command = WriteCommand {
-            name,
-            collection: self.collection.name(),
-            list,
-            items: items.into_iter().collect(),
-            time_limit: self.time_limit_millis(),
-            write_concern: self.write_concern(),
-        };
-        let command = command.document().map_err(Error::from)?;
+        let list: RawArrayBuf = items.into_iter().collect();
+        let mut command = RawDocumentBuf::new();
+        command.append(name, self.collection.name());
+        command.append(list_name, list);
+        command.append(cstr!("ordered"), false);
+        command.append(cstr!("maxTimeMS"), self.time_limit_millis());
+        command.append(cstr!("writeConcern"), raw::written(&self.write_concern()));
         let answer = self.database.run_raw_command(command).await;
         written(&answer?)
     }
@@ -380,40 +375,6 @@ async fn take_up_to(
         documents.push(document);
     }
     Ok((documents, Some(cursor)))
-}
-
-/// An `insert`, `update` or `delete` command.
-struct WriteCommand<'a> {
-    name: &'static str,
-    collection: &'a str,
-    list: &'static str,
-    items: Vec<&'a RawDocumentBuf>,
-    /// ms.
-    time_limit: i64,
-    write_concern: Document,
-}
-
-impl WriteCommand<'_> {
-    /// Written into a buffer that is large enough from the start: most of what is sent goes through
-    /// here.
-    fn document(&self) -> Result<RawDocumentBuf, bson::error::Error> {
-        let sizes = self.items.iter().map(|it| it.as_bytes().len() + ITEM_BYTES);
-        let mut bytes = Vec::with_capacity(sizes.sum::<usize>() + COMMAND_BYTES);
-        bson::serialize_to_buffer(self, &mut bytes)?;
-        RawDocumentBuf::from_bytes(bytes)
-    }
-}
-
-impl Serialize for WriteCommand<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut command = serializer.serialize_map(None)?;
-        command.serialize_entry(self.name, self.collection)?;
-        command.serialize_entry(self.list, &self.items)?;
-        command.serialize_entry("ordered", &false)?;
-        command.serialize_entry("maxTimeMS", &self.time_limit)?;
-        command.serialize_entry("writeConcern", &self.write_concern)?;
-        command.end()
-    }
 }
 
 /// Reads the answer to an `insert`, `update` or `delete` command.

@@ -10,12 +10,11 @@ use sampler_domain::{Cause, CauseId, FailureState, Timestamp};
 use sampler_store::{CauseQuery, Resumption, StoreError, SuspendedCause};
 use serde::Deserialize;
 use tokio::time::Instant;
-use tracing::error;
 use uuid::Uuid;
 
 use crate::call::{BY_ID, CallError};
 use crate::document::{StoredId, cause_to_bson, moment};
-use crate::raw::{self, name_of, written};
+use crate::raw::{self, written};
 use crate::{MongoStore, index};
 
 /// Causes that are looked at for a list.
@@ -84,14 +83,6 @@ impl Suspended {
             spans: 0,
         })
     }
-}
-
-pub(crate) async fn suspended_causes(
-    store: &MongoStore,
-    limit: usize,
-) -> Result<Vec<CauseId>, StoreError> {
-    let causes = store.first_spans(limit).await?;
-    Ok(causes.into_iter().map(|cause| cause.id).collect())
 }
 
 pub(crate) async fn probe(
@@ -185,7 +176,7 @@ pub(crate) async fn cause(
 
 impl MongoStore {
     /// The causes, each by the span that has been suspended for it for longest: a step in the index for each.
-    async fn first_spans(&self, limit: usize) -> Result<Vec<SuspendedCause>, CallError> {
+    pub(crate) async fn first_spans(&self, limit: usize) -> Result<Vec<SuspendedCause>, CallError> {
         let (mut causes, mut last) = (Vec::new(), CauseId::from(Uuid::nil()));
         while causes.len() < limit {
             let behind = doc! { "$gt": cause_to_bson(last) };
@@ -217,11 +208,7 @@ impl MongoStore {
         match raw::read::<Suspended>(raw) {
             Ok(suspended) => suspended.into_cause(),
             Err(problem) => {
-                let name = name_of(raw);
-                if self.link.logged.is_news("causes", &name) {
-                    error!(code = "cause.unreadable", span.id = %name, error = %problem,
-                        "the cause of a suspension cannot be read");
-                }
+                self.link.logged.tell("cause.unreadable", raw, &problem);
                 None
             }
         }

@@ -8,17 +8,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::raw::{RawArrayBuf, RawDocumentBuf, cstr};
-use bson::{Document, rawdoc};
+use bson::rawdoc;
 use sampler_domain::{Change, Changed, Key, Span, Timestamp};
-use sampler_store::StoreError;
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
 use tokio::time::Instant;
 
-use crate::MongoStore;
 use crate::call::{BY_ID, CallError, Link};
 use crate::document::{key_as_binary, raw_id};
 use crate::processing::altered;
-use crate::raw::decoded;
 
 /// Sends changes.
 #[derive(Debug)]
@@ -29,7 +26,7 @@ pub(crate) struct ChangeWriter {
 /// The statement that makes a change. Of statements that find no document the server says only how many there
 /// are. So this one would insert a document then, whose `_id` is not that of the condition: what finds nothing
 /// fails, and each change has an answer of its own.
-fn statement(read: &Span, change: &Change, now: Timestamp) -> RawDocumentBuf {
+pub(crate) fn statement(read: &Span, change: &Change, now: Timestamp) -> RawDocumentBuf {
     let mut update = update(read, &change.after, now);
     let other = RawArrayBuf::new();
     update.append(cstr!("$setOnInsert"), rawdoc! { "_id": other });
@@ -37,7 +34,7 @@ fn statement(read: &Span, change: &Change, now: Timestamp) -> RawDocumentBuf {
 }
 
 /// The span as it was read. Its key names the shard that has it.
-fn condition(read: &Span) -> RawDocumentBuf {
+pub(crate) fn condition(read: &Span) -> RawDocumentBuf {
     let mut condition = RawDocumentBuf::new();
     condition.append(cstr!("_id"), raw_id(&read.id));
     let key = key_as_binary(Key::of(&read.target));
@@ -47,7 +44,7 @@ fn condition(read: &Span) -> RawDocumentBuf {
 }
 
 /// The update that makes the span that was read the one that it is to be.
-fn update(read: &Span, after: &Span, now: Timestamp) -> RawDocumentBuf {
+pub(crate) fn update(read: &Span, after: &Span, now: Timestamp) -> RawDocumentBuf {
     let mut set = RawDocumentBuf::new();
     set.append(cstr!("processing.version"), after.processing.version);
     set.append(cstr!("processing.last_change_at"), now.as_millis());
@@ -63,39 +60,6 @@ fn update(read: &Span, after: &Span, now: Timestamp) -> RawDocumentBuf {
         update.append(cstr!("$unset"), unset);
     }
     update
-}
-
-/// Makes a change in a command that it shares with others.
-pub(crate) async fn change(
-    store: &MongoStore,
-    read: &Span,
-    change: &Change,
-    now: Timestamp,
-) -> Result<Changed, StoreError> {
-    let statement = statement(read, change, now);
-    store.changes.submit(Arc::new(statement)).await
-}
-
-/// Makes a change in a command of its own.
-pub(crate) async fn change_by_operator(
-    store: &MongoStore,
-    read: &Span,
-    change: &Change,
-    now: Timestamp,
-) -> Result<Changed, StoreError> {
-    let filter = decoded(&condition(read));
-    let update = decoded(&update(read, &change.after, now));
-    let link = store.link.clone();
-    let call = async move {
-        link.find_and_update(filter, update, (BY_ID, Document::new()))
-            .await
-    };
-    let is_made = store.link.run(call).await?;
-    Ok(if is_made {
-        Changed::Made
-    } else {
-        Changed::Rejected
-    })
 }
 
 #[async_trait]

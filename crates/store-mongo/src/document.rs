@@ -1,6 +1,8 @@
 //! Spans as documents: figure 6.1 of the paper, with what `docs/data-model.md` adds. Our programs alone
 //! write and read them; what the original Sampler has written is converted first (`takeover.rs`).
 
+use std::collections::BTreeMap;
+
 use bson::oid::ObjectId;
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use bson::spec::BinarySubtype;
@@ -8,9 +10,9 @@ use bson::{Binary, Bson};
 use sampler_domain::{
     CauseId, ClientId, Id, Key, Measure, Measures, Quantity, Span, SpanId, Target, Timestamp,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
-use crate::json::{to_bson, to_json};
 use crate::processing::ProcessingDocument;
 use crate::raw::{Unreadable, unreadable};
 
@@ -22,7 +24,8 @@ pub(crate) struct SpanDocument {
     #[serde(rename = "_id")]
     id: Bson,
     target: TargetDocument,
-    measured_usage: Vec<MeasureDocument>,
+    #[serde(deserialize_with = "stored_measures")]
+    measured_usage: Measures,
     start: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     start_dedup_id: Option<StoredId>,
@@ -66,10 +69,22 @@ pub(crate) struct TargetDocument {
     correlation_id: Option<String>,
 }
 
-#[derive(Serialize, Deserialize)]
-pub(crate) struct MeasureDocument {
+/// A measure that is in the store, whatever it is.
+#[derive(Deserialize)]
+struct StoredMeasure {
     measure: StoredId,
-    quantity: Bson,
+    #[serde(default)]
+    quantity: Value,
+}
+
+/// Reads measures that are in the store.
+pub(crate) fn stored_measures<'d, D: Deserializer<'d>>(reader: D) -> Result<Measures, D::Error> {
+    let list: Vec<StoredMeasure> = Deserialize::deserialize(reader)?;
+    let measures = list.into_iter().map(|it| Measure {
+        measure: it.measure.0,
+        quantity: Quantity::from_store(it.quantity),
+    });
+    Ok(Measures::from_store(measures.collect()))
 }
 
 impl SpanDocument {
@@ -82,7 +97,7 @@ impl SpanDocument {
                 correlation_id: Some(correlation_id.to_owned()),
                 ..TargetDocument::new(&span.target)
             },
-            measured_usage: MeasureDocument::list(&span.measures),
+            measured_usage: span.measures.clone(),
             start: span.start,
             start_dedup_id: span.start_id.clone().map(StoredId),
             start_client: client(&span.start_client),
@@ -104,7 +119,7 @@ impl SpanDocument {
         Ok(Span {
             id: id_from_bson(&self.id)?,
             target: self.target.into_target(),
-            measures: MeasureDocument::read(self.measured_usage),
+            measures: self.measured_usage,
             start: self.start,
             start_id: self.start_dedup_id.map(|id| id.0),
             start_client: client(self.start_client),
@@ -142,33 +157,10 @@ impl TargetDocument {
     }
 }
 
-impl MeasureDocument {
-    pub(crate) fn list(measures: &Measures) -> Vec<Self> {
-        let measures = measures.as_slice().iter();
-        let written = measures.map(|it| Self {
-            measure: StoredId(it.measure.clone()),
-            quantity: to_bson(it.quantity.as_json()),
-        });
-        written.collect()
-    }
-
-    pub(crate) fn read(list: Vec<Self>) -> Measures {
-        let read = list.into_iter().map(|it| Measure {
-            measure: it.measure.0,
-            quantity: Quantity::from_store(to_json(&it.quantity)),
-        });
-        Measures::from_store(read.collect())
-    }
-}
-
 /// Bytes that measures take in a document, and a few more.
 pub(crate) fn measures_size(measures: &Measures) -> usize {
-    #[derive(Serialize)]
-    struct Measured {
-        measured_usage: Vec<MeasureDocument>,
-    }
-    let measured_usage = MeasureDocument::list(measures);
-    bson::serialize_to_vec(&Measured { measured_usage }).map_or(0, |bytes| bytes.len())
+    let list = BTreeMap::from([("measured_usage", measures)]);
+    bson::serialize_to_vec(&list).map_or(0, |bytes| bytes.len())
 }
 
 /// The document of a span that is opened (figure 6.4).
@@ -231,5 +223,53 @@ pub(crate) fn id_from_bson(bson: &Bson) -> Result<SpanId, Unreadable> {
         Bson::ObjectId(id) => Ok(SpanId::ObjectId(id.bytes())),
         Bson::String(text) => Ok(SpanId::Text(text.clone())),
         _ => Err(unreadable("the _id is neither an ObjectId nor a string")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::Document;
+    use sampler_domain::number;
+
+    use super::*;
+
+    /// The text of a number, as a usage has it that was made from what is kept of it.
+    fn posted(text: &str) -> (Bson, String) {
+        let number = number::read(text).expect("a number that can be kept");
+        let quantity = Quantity::new(Value::Number(number)).expect("a quantity");
+        let measure = Measure::new("m", quantity).expect("a measure");
+        let written = bson::serialize_to_vec(&measure).expect("a document");
+        let kept = Document::from_reader(&*written).expect("what was written");
+        let read: StoredMeasure = bson::deserialize_from_slice(&written).expect("the same");
+        let kept = kept.get("quantity").expect("it is there");
+        (kept.clone(), read.quantity.to_string())
+    }
+
+    #[test]
+    fn doubles_are_posted_bit_for_bit_as_they_were_sent() {
+        let mut bits = 0_u64;
+        for _ in 0..100_000 {
+            bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let double = f64::from_bits(bits ^ (bits >> 29));
+            if double.is_finite() {
+                let (kept, text) = posted(&format!("{double:e}"));
+                assert_eq!(kept.as_f64().map(f64::to_bits), Some(double.to_bits()));
+                assert_eq!(text.parse().map(f64::to_bits), Ok(double.to_bits()));
+            }
+        }
+    }
+
+    #[test]
+    fn integers_are_kept_as_they_were_sent_and_greater_ones_as_doubles() {
+        for text in ["512", "9007199254740992", "-9007199254740992"] {
+            let (kept, posted) = posted(text);
+            assert!(matches!(kept, Bson::Int64(_)), "{kept}");
+            assert_eq!(posted, text);
+        }
+        for text in ["9007199254740994", "10000000000000000000000"] {
+            let (kept, posted) = posted(text);
+            assert!(matches!(kept, Bson::Double(_)), "{kept}");
+            assert_eq!(posted.parse::<f64>(), text.parse(), "{posted}");
+        }
     }
 }

@@ -4,21 +4,19 @@
 //! snapshots. A search that began at the front for each page would step over all of these keys each
 //! time. So a search is one cursor, which continues where it stopped.
 
-use bson::raw::{RawDocument, RawDocumentBuf};
+use bson::raw::RawDocumentBuf;
 use bson::{Document, doc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::Cursor;
 
-use sampler_domain::{Span, SpanId, Target};
+use sampler_domain::Span;
 use sampler_store::{DuePages, DueQuery, StoreError};
-use tracing::error;
 
 use crate::MongoStore;
-use crate::call::{BY_ID, CallError, Link, take_spans};
-use crate::document::{id_to_bson, moment};
+use crate::call::{CallError, Link, take_spans};
+use crate::document::moment;
 use crate::index;
-use crate::raw::{Unreadable, name_of, span_in};
-use crate::resolve::of_target;
+use crate::raw::span_in;
 
 struct Search {
     link: Link,
@@ -54,7 +52,10 @@ impl Search {
         for document in documents {
             match span_in(&document) {
                 Ok(span) => spans.push(span),
-                Err(problem) => tell_unreadable(&self.link, &document, &problem),
+                Err(problem) => self
+                    .link
+                    .logged
+                    .tell("span.unreadable", &document, &problem),
             }
         }
         Ok(Some(spans))
@@ -74,29 +75,6 @@ impl Search {
         self.cursor = rest;
         Ok((!documents.is_empty()).then_some(documents))
     }
-}
-
-/// Each search meets the document again, and steps over it.
-fn tell_unreadable(link: &Link, document: &RawDocument, problem: &Unreadable) {
-    let name = name_of(document);
-    if link.logged.is_news("search", &name) {
-        error!(code = "span.unreadable", span.id = %name, error = %problem,
-            "a span cannot be read and is not sampled");
-    }
-}
-
-/// Reads one span by its id.
-pub(crate) async fn read(
-    store: &MongoStore,
-    id: &SpanId,
-    target: &Target,
-) -> Result<Option<Span>, StoreError> {
-    let mut filter = of_target(target);
-    filter.insert("_id", id_to_bson(id));
-    let options = store.link.find_options(1, doc! {}, BY_ID);
-    let found = store.link.fetch(filter, options).await?;
-    let span = found.first().map(|raw| span_in(raw));
-    span.transpose().map_err(StoreError::refused)
 }
 
 /// The condition on due spans of the query's partitions.

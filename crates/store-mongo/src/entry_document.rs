@@ -2,10 +2,10 @@
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, DateTime};
-use sampler_domain::{Acceptance, Entry, Granularity, Interval, Timestamp};
+use sampler_domain::{Acceptance, Entry, Granularity, Interval, Measures, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::document::{MeasureDocument, TargetDocument, id_from_bson, id_to_bson};
+use crate::document::{TargetDocument, id_from_bson, id_to_bson, stored_measures};
 use crate::raw::{self, Unreadable};
 
 #[derive(Serialize, Deserialize)]
@@ -14,7 +14,8 @@ struct EntryDocument {
     id: String,
     span: Bson,
     target: TargetDocument,
-    measured_usage: Vec<MeasureDocument>,
+    #[serde(deserialize_with = "stored_measures")]
+    measured_usage: Measures,
     interval: Interval,
     /// The midpoint of the interval, by which it is summed up.
     timestamp: Timestamp,
@@ -37,7 +38,7 @@ pub(crate) fn entry_document(
         id: entry.usage_guid.clone(),
         span: id_to_bson(&entry.span),
         target: TargetDocument::new(&entry.target),
-        measured_usage: MeasureDocument::list(&entry.measures),
+        measured_usage: entry.measures.clone(),
         interval: entry.interval,
         timestamp: entry.interval.midpoint(),
         duration: entry.interval.duration(),
@@ -55,7 +56,7 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
         usage_guid: document.id,
         span: id_from_bson(&document.span)?,
         target: document.target.into_target(),
-        measures: MeasureDocument::read(document.measured_usage),
+        measures: document.measured_usage,
         interval: document.interval,
         dimension: document.dimension,
         acceptance: Acceptance {

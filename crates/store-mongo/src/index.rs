@@ -56,11 +56,6 @@ pub(crate) const AUDIT: &str = "by_at";
 pub(crate) const AUDIT_WHO: &str = "by_who";
 pub(crate) const AUDIT_SPAN: &str = "by_span";
 
-/// The shard key. It follows from the target, so a span never moves.
-pub(crate) fn shard_key() -> Document {
-    doc! { "processing.key": 1 }
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     pub(crate) name: &'static str,
@@ -69,115 +64,95 @@ pub(crate) struct Index {
 }
 
 pub(crate) fn indexes() -> [Index; 12] {
+    let exists = doc! { "$exists": true };
+    let is_suspended = doc! { "processing.failure.cause": &exists };
     [
         // A second open span of the target has the same end, null, and the same correlation id.
-        Index {
-            name: SPAN,
-            keys: of_target(doc! { "end": 1, "target.correlation_id": 1 }),
-            options: unique_partial(doc! { "processing.key": { "$exists": true } }),
-        },
-        Index {
-            name: START,
-            keys: of_target(doc! { "start_dedup_id": 1 }),
-            options: unique_partial(doc! { "start_dedup_id": { "$exists": true } }),
-        },
-        Index {
-            name: STOP,
-            keys: of_target(doc! { "end_dedup_id": 1 }),
-            options: unique_partial(doc! { "end_dedup_id": { "$exists": true } }),
-        },
-        Index {
-            name: DUE,
-            // With `complete`, which is the same in all of them, the index alone says how many are due.
-            keys: doc! {
-                "processing.partition": 1, "processing.due_at": 1, "processing.complete": 1,
-            },
-            options: partial(doc! { "processing.complete": false }),
-        },
+        unique(
+            SPAN,
+            doc! { "processing.key": 1, "end": 1, "target.correlation_id": 1 },
+            doc! { "processing.key": &exists },
+        ),
+        unique(
+            START,
+            doc! { "processing.key": 1, "start_dedup_id": 1 },
+            doc! { "start_dedup_id": &exists },
+        ),
+        unique(
+            STOP,
+            doc! { "processing.key": 1, "end_dedup_id": 1 },
+            doc! { "end_dedup_id": &exists },
+        ),
+        // With `complete`, which is the same in all of them, the index alone says how many are due.
+        partial(
+            DUE,
+            doc! { "processing.partition": 1, "processing.due_at": 1, "processing.complete": 1 },
+            doc! { "processing.complete": false },
+        ),
         // Empty as a rule, as all with what failed.
-        Index {
-            name: FAILED,
-            keys: doc! { "processing.due_at": 1 },
-            options: partial(doc! { "processing.failure.attempts": { "$gt": 0 } }),
-        },
+        partial(
+            FAILED,
+            doc! { "processing.due_at": 1 },
+            doc! { "processing.failure.attempts": { "$gt": 0 } },
+        ),
         // A cause is searched in all partitions at once.
-        Index {
-            name: SUSPENDED,
-            keys: doc! { "processing.failure.cause": 1, "processing.failure.suspended_at": 1 },
-            options: partial(doc! { "processing.failure.cause": { "$exists": true } }),
-        },
-        Index {
-            name: COMPLETE,
-            keys: doc! { "processing.partition": 1, "processing.last_interval.end": 1 },
-            options: partial(doc! { "processing.complete": true }),
-        },
+        partial(
+            SUSPENDED,
+            doc! { "processing.failure.cause": 1, "processing.failure.suspended_at": 1 },
+            is_suspended.clone(),
+        ),
+        partial(
+            COMPLETE,
+            doc! { "processing.partition": 1, "processing.last_interval.end": 1 },
+            doc! { "processing.complete": true },
+        ),
         // None of their keys ever changes, so they cost starts alone. An instance has few spans, so the
         // server sorts them.
-        Index {
-            name: LIST_INSTANCE,
-            keys: doc! { "target.resource_instance_id": "hashed" },
-            options: IndexOptions::default(),
-        },
-        Index {
-            name: LIST_ORGANIZATION,
-            keys: doc! { "target.organization_id": 1, "start": 1, "_id": 1 },
-            options: IndexOptions::default(),
-        },
-        Index {
-            name: LIST_RESOURCE,
-            keys: doc! { "target.resource_id": 1, "start": 1, "_id": 1 },
-            options: IndexOptions::default(),
-        },
-        Index {
-            name: LIST_SUSPENDED,
-            keys: doc! { "start": 1, "_id": 1 },
-            options: partial(doc! { "processing.failure.cause": { "$exists": true } }),
-        },
-        Index {
-            name: LIST_EXCLUDED,
-            keys: doc! { "start": 1, "_id": 1 },
-            options: partial(doc! { "processing.excluded": { "$exists": true } }),
-        },
+        plain(
+            LIST_INSTANCE,
+            doc! { "target.resource_instance_id": "hashed" },
+        ),
+        plain(
+            LIST_ORGANIZATION,
+            doc! { "target.organization_id": 1, "start": 1, "_id": 1 },
+        ),
+        plain(
+            LIST_RESOURCE,
+            doc! { "target.resource_id": 1, "start": 1, "_id": 1 },
+        ),
+        partial(LIST_SUSPENDED, doc! { "start": 1, "_id": 1 }, is_suspended),
+        partial(
+            LIST_EXCLUDED,
+            doc! { "start": 1, "_id": 1 },
+            doc! { "processing.excluded": exists },
+        ),
     ]
 }
 
 /// The indexes of the ledger, beside `_id`, which is the id of the usage. Each makes every usage
 /// dearer.
 pub(crate) fn ledger_indexes() -> [Index; 2] {
-    let expiry = IndexOptions::builder().expire_after(Duration::ZERO).build();
-    [
-        Index {
-            name: OF_SPAN,
-            keys: doc! { "span": 1, "accepted_at": 1, "_id": 1 },
-            options: IndexOptions::default(),
-        },
-        Index {
-            name: EXPIRY,
-            keys: doc! { "expires_at": 1 },
-            options: expiry,
-        },
-    ]
+    let mut expiry = plain(EXPIRY, doc! { "expires_at": 1 });
+    expiry.options.expire_after = Some(Duration::ZERO);
+    let of_span = doc! { "span": 1, "accepted_at": 1, "_id": 1 };
+    [plain(OF_SPAN, of_span), expiry]
 }
 
 /// The indexes of watches. Where usages are not confirmed, they hold nothing and cost nothing.
 pub(crate) fn watch_indexes() -> [Index; 3] {
     let list = doc! { "accepted_at": 1, "_id": 1 };
     [
-        Index {
-            name: WATCH_DUE,
-            keys: doc! { "partition": 1, "due_at": 1 },
-            options: partial(doc! { "asked": true }),
-        },
-        Index {
-            name: WATCH_LIST,
-            keys: list.clone(),
-            options: IndexOptions::default(),
-        },
-        Index {
-            name: WATCH_MISSING,
-            keys: list,
-            options: partial(doc! { "missing.since": { "$exists": true } }),
-        },
+        partial(
+            WATCH_DUE,
+            doc! { "partition": 1, "due_at": 1 },
+            doc! { "asked": true },
+        ),
+        plain(WATCH_LIST, list.clone()),
+        partial(
+            WATCH_MISSING,
+            list,
+            doc! { "missing.since": { "$exists": true } },
+        ),
     ]
 }
 
@@ -188,45 +163,40 @@ pub(crate) fn sum_index(field: &str) -> Index {
         "resource_id" => SUM_RESOURCE,
         _ => SUM_INSTANCE,
     };
-    Index {
+    plain(
         name,
-        keys: doc! { format!("target.{field}"): 1, "dimension": 1, "timestamp": 1 },
-        options: IndexOptions::default(),
-    }
+        doc! { format!("target.{field}"): 1, "dimension": 1, "timestamp": 1 },
+    )
 }
 
 /// The indexes of the audit trail, in the order of its lists.
 pub(crate) fn audit_indexes() -> [Index; 3] {
-    let indexes = [
-        (AUDIT, doc! { "at": 1, "_id": 1 }),
-        (AUDIT_WHO, doc! { "who": 1, "at": 1, "_id": 1 }),
-        (AUDIT_SPAN, doc! { "span": 1, "at": 1, "_id": 1 }),
-    ];
-    indexes.map(|(name, keys)| Index {
+    [
+        plain(AUDIT, doc! { "at": 1, "_id": 1 }),
+        plain(AUDIT_WHO, doc! { "who": 1, "at": 1, "_id": 1 }),
+        plain(AUDIT_SPAN, doc! { "span": 1, "at": 1, "_id": 1 }),
+    ]
+}
+
+fn plain(name: &'static str, keys: Document) -> Index {
+    let options = IndexOptions::default();
+    Index {
         name,
         keys,
-        options: IndexOptions::default(),
-    })
+        options,
+    }
 }
 
-fn partial(filter: Document) -> IndexOptions {
-    IndexOptions::builder()
-        .partial_filter_expression(filter)
-        .build()
+fn partial(name: &'static str, keys: Document, filter: Document) -> Index {
+    let mut index = plain(name, keys);
+    index.options.partial_filter_expression = Some(filter);
+    index
 }
 
-fn unique_partial(filter: Document) -> IndexOptions {
-    IndexOptions::builder()
-        .unique(true)
-        .partial_filter_expression(filter)
-        .build()
-}
-
-/// Keys within a target: its key, and these.
-fn of_target(keys: Document) -> Document {
-    let mut all = shard_key();
-    all.extend(keys);
-    all
+fn unique(name: &'static str, keys: Document, filter: Document) -> Index {
+    let mut index = partial(name, keys, filter);
+    index.options.unique = Some(true);
+    index
 }
 
 #[cfg(test)]
@@ -239,8 +209,8 @@ mod tests {
         let is_unique = |index: &Index| index.options.unique == Some(true);
         let mut unique = 0;
         for index in indexes().iter().filter(|index| is_unique(index)) {
-            let first = index.keys.iter().take(1);
-            assert!(first.eq(shard_key().iter()), "{}", index.name);
+            let first = index.keys.keys().next();
+            assert_eq!(first.map(String::as_str), Some("processing.key"));
             assert_eq!(index.options.sparse, None, "{}", index.name);
             unique += 1;
         }

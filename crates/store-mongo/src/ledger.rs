@@ -13,12 +13,11 @@ use sampler_store::{
 };
 use serde::Deserialize;
 use tokio::time::Instant;
-use tracing::error;
 
 use crate::call::{BY_ID, CallError, Link};
 use crate::document::{id_to_bson, moment};
 use crate::entry_document::{entry_document, entry_in};
-use crate::raw::{self, name_of};
+use crate::raw;
 use crate::{MongoStore, index, watches};
 
 /// Inserts documents that are not there yet. What was inserted first under an id stays, so each may be
@@ -98,7 +97,7 @@ pub(crate) async fn usages(
     for raw in &found.documents {
         match entry_in(raw) {
             Ok(entry) => page.entries.push(entry),
-            Err(problem) => tell_unreadable(store, raw, &problem),
+            Err(problem) => store.link.logged.tell("usage.unreadable", raw, &problem),
         }
     }
     let last = found.documents.last().filter(|_| found.has_more);
@@ -112,14 +111,6 @@ fn position(raw: &RawDocument) -> Option<EntryPosition> {
         accepted_at: Timestamp::clamped(raw.get_i64("accepted_at").ok()?),
         usage_guid: raw.get_str("_id").ok()?.to_owned(),
     })
-}
-
-fn tell_unreadable(store: &MongoStore, raw: &RawDocument, problem: &dyn std::fmt::Display) {
-    let name = name_of(raw);
-    if store.link.logged.is_news("usages", &name) {
-        error!(code = "usage.unreadable", usage = %name, error = %problem,
-            "an entry of the ledger cannot be read");
-    }
 }
 
 fn of_span(span: &SpanId, target: &Target) -> Document {

@@ -4,13 +4,11 @@
 use bson::spec::BinarySubtype;
 use bson::{Bson, Document};
 use sampler_domain::{
-    Id, Interval, Measure, Measures, Planned, Policy, Processing, Quantity, Span, Target,
-    Timestamp, next_step,
+    Id, Interval, Measures, Planned, Policy, Processing, Span, Target, Timestamp, next_step,
 };
 use uuid::Uuid;
 
-use crate::document::id_from_bson;
-use crate::json::to_json;
+use crate::document::{id_from_bson, stored_measures};
 use crate::raw::{Unreadable, unreadable};
 
 /// A span of the original, with what only its document says.
@@ -106,20 +104,8 @@ fn read_target(document: &Document) -> Result<Target, Unreadable> {
 }
 
 fn measures(document: &Document) -> Result<Measures, Unreadable> {
-    let list = document.get_array("measured_usage");
-    let list = list.map_err(|_| unreadable("measured_usage is not a list"))?;
-    let measures = list.iter().map(|measure| {
-        let measure = measure.as_document()?;
-        let quantity = measure.get("quantity").map(to_json).unwrap_or_default();
-        Some(Measure {
-            measure: Id::from_store(measure.get_str("measure").ok()?),
-            quantity: Quantity::from_store(quantity),
-        })
-    });
-    let measures: Option<Vec<Measure>> = measures.collect();
-    measures
-        .map(Measures::from_store)
-        .ok_or_else(|| unreadable("measured_usage holds something that is not a measure"))
+    let list = document.get("measured_usage").cloned().unwrap_or_default();
+    stored_measures(bson::Deserializer::new(list))
 }
 
 fn event_id(document: &Document, name: &str) -> Option<Id> {

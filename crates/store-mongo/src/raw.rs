@@ -11,6 +11,7 @@ use bson::{Binary, Bson, Document};
 use sampler_domain::{Key, Span, SpanId};
 use sampler_store::Limiter;
 use serde::{Deserialize, Serialize};
+use tracing::error;
 
 use crate::document::{SpanDocument, id_from_bson};
 
@@ -76,7 +77,7 @@ pub(crate) fn name_of(raw: &RawDocument) -> String {
     }
 }
 
-/// Unreadable documents that were recently logged, by the search that met them and their `_id`. Each
+/// Unreadable documents that were recently logged, by the code and their `_id`. Each
 /// search meets them again, and they are logged only once in a while.
 #[derive(Debug)]
 pub(crate) struct LoggedDocuments(Limiter<(&'static str, String)>);
@@ -88,8 +89,14 @@ impl Default for LoggedDocuments {
 }
 
 impl LoggedDocuments {
-    /// Whether the document must be logged now. If so, it counts as logged.
-    pub(crate) fn is_news(&self, of: &'static str, name: &str) -> bool {
-        self.0.admit((of, name.to_owned())).is_some()
+    /// Logs that a document cannot be read, unless that was logged recently. The code says what that means.
+    pub(crate) fn tell(&self, code: &'static str, raw: &RawDocument, problem: &dyn Display) {
+        self.tell_of(code, &name_of(raw), problem);
+    }
+
+    pub(crate) fn tell_of(&self, code: &'static str, name: &str, problem: &dyn Display) {
+        if self.0.admit((code, name.to_owned())).is_some() {
+            error!(code, document = name, error = %problem, "a document cannot be read");
+        }
     }
 }

@@ -11,10 +11,9 @@ use sampler_store::{
     Reading, SpanPage, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause, Watch, WatchPage,
     WatchQuery,
 };
-use tracing::error;
 
 use crate::call::{BY_ID, CallError, Link};
-use crate::raw::{name_of, span_in};
+use crate::raw::span_in;
 use crate::{
     ConnectError, MongoOptions, MongoStore, audit, causes, ledger, span_list, sums, watches,
 };
@@ -45,11 +44,7 @@ impl MongoStore {
     pub(crate) fn listed(&self, raw: &RawDocument) -> Option<Span> {
         let span = span_in(raw);
         if let Err(problem) = &span {
-            let name = name_of(raw);
-            if self.link.logged.is_news("list", &name) {
-                error!(code = "list.unreadable", span.id = %name, error = %problem,
-                    "a span cannot be read and is not listed");
-            }
+            self.link.logged.tell("list.unreadable", raw, problem);
         }
         span.ok()
     }

@@ -7,12 +7,11 @@ use std::collections::{HashMap, HashSet};
 use bson::{Bson, Document, doc};
 use sampler_domain::{EventId, Key, Span, SpanId, Target, Timestamp};
 use sampler_store::{IdKind, SpansBy};
-use tracing::error;
 
 use crate::call::{BY_ID, CallError, Link};
 use crate::document::{OPEN, SpanDocument, id_to_bson, key_to_bson, measures_size, moment};
 use crate::index;
-use crate::raw::{self, name_of};
+use crate::raw;
 
 /// Spans by their target and their `correlation_id`.
 pub(crate) type ByTarget = HashMap<(Target, String), Span>;
@@ -95,11 +94,7 @@ async fn find(
     let spans = found.iter().filter_map(|raw| {
         let span = raw::read(raw).and_then(SpanDocument::into_span_with_correlation);
         if let Err(problem) = &span {
-            let name = name_of(raw);
-            if link.logged.is_news("resolve", &name) {
-                error!(code = "event.unreadable", span.id = %name, error = %problem,
-                    "a document in the way of an event cannot be read");
-            }
+            link.logged.tell("event.unreadable", raw, problem);
         }
         span.ok()
     });

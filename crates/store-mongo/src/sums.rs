@@ -18,16 +18,15 @@ use std::time::Duration;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use mongodb::options::AggregateOptions;
-use sampler_domain::{Granularity, Id, Timestamp, Window, WindowLength};
+use sampler_domain::{Granularity, Id, Measure, Measures, Timestamp, Window, WindowLength};
 use sampler_store::{CutUsage, StoreError, SumPage, SumPosition, SumQuery, SumRow};
 use serde::Deserialize;
-use serde_json::{Number, Value};
+use serde_json::Number;
 use tokio::time::Instant;
 
 use crate::call::{CallError, hint};
-use crate::document::{MeasureDocument, moment};
+use crate::document::{moment, stored_measures};
 use crate::index::sum_index;
-use crate::json::to_json;
 use crate::{MongoStore, raw};
 
 /// If a command took less than `QUICK`, the next one asks for `GROWTH` times as many windows.
@@ -364,13 +363,14 @@ struct Part {
     #[serde(rename = "_id")]
     id: PartId,
     usages: i64,
-    duration: Bson,
+    duration: Number,
 }
 
 #[derive(Deserialize)]
 struct PartId {
     key: PartKey,
-    measures: Vec<MeasureDocument>,
+    #[serde(deserialize_with = "stored_measures")]
+    measures: Measures,
 }
 
 #[derive(Deserialize)]
@@ -384,16 +384,6 @@ impl Part {
     fn group(&self, fields: usize) -> Option<Vec<Id>> {
         let values = (0..fields).map(|number| self.id.key.group.get_str(number_name(number)));
         values.map(|id| id.ok().map(Id::from_store)).collect()
-    }
-
-    fn duration(&self) -> Option<Number> {
-        to_json(&self.duration).as_number().cloned()
-    }
-
-    fn measures(self) -> impl Iterator<Item = (Id, Value)> {
-        let measures = MeasureDocument::read(self.id.measures);
-        let measures = measures.as_slice().to_vec().into_iter();
-        measures.map(|it| (it.measure, it.quantity.as_json().clone()))
     }
 }
 
@@ -414,8 +404,8 @@ impl Collected {
     /// Adds a part, which belongs to the last row or to one behind it. Returns whether there was room.
     fn add(&mut self, raw: &RawDocument) -> bool {
         let part = raw::read::<Part>(raw).ok();
-        let read = part.and_then(|part| Some((part.group(self.fields)?, part.duration()?, part)));
-        let Some((group, duration, part)) = read else {
+        let read = part.and_then(|part| Some((part.group(self.fields)?, part)));
+        let Some((group, part)) = read else {
             return true;
         };
         let (windows, from) = (&self.windows, part.id.key.window);
@@ -438,14 +428,14 @@ impl Collected {
         let Some(row) = self.rows.last_mut() else {
             return true;
         };
-        row.add_usages(part.usages.unsigned_abs(), &duration);
-        for (measure, quantity) in part.measures() {
-            if !row.amounts.contains_key(&measure) {
+        row.add_usages(part.usages.unsigned_abs(), &part.duration);
+        for Measure { measure, quantity } in part.id.measures.as_slice() {
+            if !row.amounts.contains_key(measure) {
                 let bytes = ITEM_BYTES + measure.as_str().len();
                 self.bytes += bytes;
                 self.last_bytes += bytes;
             }
-            row.add_measure(measure, &quantity, &duration);
+            row.add_measure(measure.clone(), quantity.as_json(), &part.duration);
         }
         self.is_too_large = self.last_bytes > ROW_BYTES_MAX;
         !self.is_too_large

@@ -8,11 +8,10 @@ use sampler_store::{
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use tracing::error;
 
 use crate::call::BY_ID;
 use crate::document::{TargetDocument, id_from_bson, id_to_bson, moment, partition_number};
-use crate::raw::{self, Unreadable, name_of, written};
+use crate::raw::{self, Unreadable, written};
 use crate::{MongoStore, index};
 
 /// Watches that are compared with a query for one page.
@@ -87,11 +86,7 @@ impl MongoStore {
         let watches = found.iter().filter_map(|raw| {
             let watch = watch_in(raw);
             if let Err(problem) = &watch {
-                let name = name_of(raw);
-                if self.link.logged.is_news("watches", &name) {
-                    error!(code = "watch.unreadable", usage = %name, error = %problem,
-                        "the watch of a usage cannot be read");
-                }
+                self.link.logged.tell("watch.unreadable", raw, problem);
             }
             watch.ok()
         });

@@ -4,8 +4,9 @@ use sampler_domain::{Control, ControllerMemory, ControllerTerms, Percent};
 use serde::{Deserialize, Serialize};
 
 /// The settings of operators, with their version.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptControl {
+    #[serde(flatten)]
     pub control: Control,
     /// How often it was changed. A change names the version that its author has seen.
     pub version: i64,
