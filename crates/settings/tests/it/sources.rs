@@ -58,7 +58,7 @@ fn every_mistake_is_named_at_once() {
         "  SAMPLER_DB_POOL_SIZE is \"0\": expected a whole number from 1 to 1000\n",
         "  LOG_LEVEL is \"info,,==\": expected off, error,",
         "  JWTALGO is \"none\": expected HS256,",
-        "  SAMPLER_RETRY_LIMIT (10m) must be shorter than SAMPLER_MONTH_SLACK (10m): ",
+        "  SAMPLER_RETRY_LIMIT (10m) must be less than SAMPLER_MONTH_SLACK (10m): ",
     ];
     assert_told(&text, &parts);
     assert_eq!(text.lines().count(), parts.len(), "{text}");
