@@ -1,7 +1,7 @@
 //! `GET /metrics`: the metrics of a program, in Prometheus's classic text format.
 //!
 //! Whoever measures something counts it with the macros of the crate `metrics`, under a name that the
-//! [table](METRICS) declares. What is only looked up when somebody asks is set by a reading ([`Metrics::read`]).
+//! table (`table.rs`) declares. What is only looked up when somebody asks is set by a reading ([`Metrics::read`]).
 
 mod document;
 mod process;
