@@ -52,7 +52,7 @@ use axum::extract::FromRef;
 use axum::routing::post;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
-use sampler_service::problem::help;
+use sampler_service::problem;
 use sampler_service::security::Authenticator;
 use sampler_settings::ReceiverSettings;
 use sampler_steering::Steering;
@@ -170,7 +170,7 @@ impl Receiver {
 static ROUTES: LazyLock<(Router<Api>, Router)> = LazyLock::new(|| {
     let (routes, document) = described().split_for_parts();
     let description = openapi::routes(&document).merge(openapi::docs::routes());
-    (routes, description.merge(help::routes(problems::all())))
+    (routes, description.merge(problem::routes(problems::all())))
 });
 
 /// The routes of the API, each with its description.

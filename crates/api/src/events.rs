@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use crate::given::{Given, Member, Object};
+use crate::given::{Given, Member, Object, Read};
 use crate::{Measure, Moment};
 
 /// A usage of a resource starts.
@@ -156,7 +156,7 @@ named! {
 }
 
 impl Member for EventType {
-    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Result<Self, String>, D::Error> {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Read<'de, Self, D> {
         let named = Self::from_name(&String::deserialize(deserializer)?);
         Ok(named.ok_or_else(|| "It must be \"start\", \"stop\" or \"update\".".to_owned()))
     }

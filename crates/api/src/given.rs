@@ -40,13 +40,16 @@ impl<T> Given<T> {
     }
 }
 
+/// A value or what is wrong with it, or the error of the reader.
+pub type Read<'de, T, D> = Result<Result<T, String>, <D as Deserializer<'de>>::Error>;
+
 /// What can be [`Given`].
 pub trait Member: Sized {
     /// Reads a value, and says in a full sentence what is wrong with it.
     ///
     /// # Errors
     /// Those of the reader, where the value is of another type.
-    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Result<Self, String>, D::Error>;
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Read<'de, Self, D>;
 }
 
 impl<'de, T: Member> Deserialize<'de> for Given<T> {
@@ -59,33 +62,33 @@ impl<'de, T: Member> Deserialize<'de> for Given<T> {
 }
 
 impl Member for String {
-    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Result<Self, String>, D::Error> {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Read<'de, Self, D> {
         Self::deserialize(deserializer).map(Ok)
     }
 }
 
 impl Member for Id {
-    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Result<Self, String>, D::Error> {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Read<'de, Self, D> {
         let id = Self::new(String::deserialize(deserializer)?);
         Ok(id.map_err(|error| format!("It {error}.")))
     }
 }
 
 impl<T: DeserializeOwned> Member for Vec<T> {
-    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Result<Self, String>, D::Error> {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Read<'de, Self, D> {
         Self::deserialize(deserializer).map(Ok)
     }
 }
 
 impl<T: DeserializeOwned> Member for Object<T> {
-    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Result<Self, String>, D::Error> {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Read<'de, Self, D> {
         Self::deserialize(deserializer).map(Ok)
     }
 }
 
 /// Milliseconds since the epoch as a number, or RFC 3339 as a text.
 impl Member for Timestamp {
-    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Result<Self, String>, D::Error> {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Read<'de, Self, D> {
         deserializer.deserialize_any(TimeVisitor)
     }
 }
@@ -137,7 +140,7 @@ impl Visitor<'_> for TimeVisitor {
 
 /// A quantity, whose numbers are kept as they are written, or refused.
 impl Member for Quantity {
-    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Result<Self, String>, D::Error> {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Read<'de, Self, D> {
         let written: &'de RawValue = Deserialize::deserialize(deserializer)?;
         match exact(written, 0) {
             Ok(value) => Ok(Self::new(value).map_err(|error| format!("It {error}."))),

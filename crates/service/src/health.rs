@@ -5,7 +5,7 @@
 //! do not make the program unhealthy.
 //!
 //! - `GET /healthcheck` is `{"healthy":true}`, with the names of `warnings` if there are any, or a
-//!   problem that names the probes that fail. It may need a token ([`Monitors`]).
+//!   problem that names the probes that fail. It may need a token ([`Authenticator`]).
 //! - `GET /healthz/live` needs nothing but a program that still answers: only its failure is a
 //!   reason to restart the program.
 //! - `GET /healthz/ready` fails with the probes, too, and once the program was asked to stop. It
@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::lifecycle::Shutdown;
 use crate::problem::{Problem, kinds};
-use crate::security::Monitors;
+use crate::security::Authenticator;
 
 /// How long a check may take before it counts as failed.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -97,7 +97,7 @@ impl Health {
     }
 
     /// The routes of the probes; `GET /healthcheck` is for `monitors` alone.
-    pub fn routes(self, monitors: Monitors) -> Router {
+    pub fn routes(self, monitors: Authenticator) -> Router {
         let named = Router::new()
             .route("/healthcheck", get(healthcheck))
             .with_state((self.clone(), monitors));
@@ -135,7 +135,7 @@ impl Progress {
 }
 
 async fn healthcheck(
-    State((health, monitors)): State<(Health, Monitors)>,
+    State((health, monitors)): State<(Health, Authenticator)>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     monitors.admit_to_health(&headers).await?;
@@ -187,7 +187,7 @@ mod tests {
         let request = Request::get(path).body(Body::empty()).unwrap();
         let response = health
             .clone()
-            .routes(Monitors::Anybody)
+            .routes(Authenticator::none())
             .oneshot(request)
             .await
             .unwrap();

@@ -1,7 +1,7 @@
 //! `GET /metrics`: the metrics of a program, in Prometheus's classic text format.
 //!
 //! Whoever measures something counts it with the macros of the crate `metrics`, under a name that the
-//! [table](METRICS) declares. What is only looked up when somebody asks is set by a reading ([`Metrics::read`]).
+//! table (`table.rs`) declares. What is only looked up when somebody asks is set by a reading ([`Metrics::read`]).
 
 mod document;
 mod process;
@@ -26,7 +26,7 @@ use metrics_exporter_prometheus::{
 };
 use tokio::time::sleep;
 
-use crate::security::Monitors;
+use crate::security::Authenticator;
 use table::{METRICS, Metric, MetricKind, Values};
 
 pub use document::document;
@@ -160,14 +160,14 @@ fn combinations(metric: &'static Metric) -> Vec<Vec<Label>> {
 }
 
 /// The route `GET /metrics`, for `monitors` alone.
-pub fn routes(metrics: &Arc<Metrics>, monitors: Monitors) -> Router {
+pub fn routes(metrics: &Arc<Metrics>, monitors: Authenticator) -> Router {
     Router::new()
         .route("/metrics", get(show))
         .with_state((Arc::clone(metrics), monitors))
 }
 
 async fn show(
-    State((metrics, monitors)): State<(Arc<Metrics>, Monitors)>,
+    State((metrics, monitors)): State<(Arc<Metrics>, Authenticator)>,
     headers: HeaderMap,
 ) -> Response {
     if let Err(problem) = monitors.admit_to_metrics(&headers).await {
@@ -193,7 +193,7 @@ mod tests {
     #[tokio::test]
     async fn whatever_is_asked_for_the_answer_is_the_classic_text() {
         let (_recorder, metrics) = Metrics::new("sampler-worker", "1.2.3");
-        let router = routes(&Arc::new(metrics), Monitors::Anybody);
+        let router = routes(&Arc::new(metrics), Authenticator::none());
         for accept in [
             "*/*",
             "text/plain",

@@ -19,9 +19,9 @@ use crate::health::Health;
 use crate::http::{bind, serve};
 use crate::lifecycle::{Shutdown, run_until_stopped};
 use crate::metrics::{self, Metrics};
-use crate::platform::Identity;
-use crate::security::{Access, Monitors};
-use crate::telemetry::{self, LogOptions, TraceOptions};
+use crate::platform;
+use crate::security::{Access, Authenticator};
+use crate::telemetry::{self, LogOptions, Traces};
 
 /// The pause before a step of the preparation is repeated, and how often the log says that it waits.
 const PREPARATION_PAUSE: Duration = Duration::from_secs(1);
@@ -80,22 +80,23 @@ where
     F: Future<Output = anyhow::Result<()>> + Send,
 {
     let (name, version) = (options.name, options.version);
-    let traces = options.traces.clone().map(|endpoint| TraceOptions {
-        endpoint,
-        service: name,
-        version,
-    });
-    let begun = Metrics::install(name, version)
-        .and_then(|metrics| Ok((metrics, telemetry::init(&options.log, traces.as_ref())?)));
-    let (metrics, traces) = match begun {
+    let set_up = || {
+        let metrics = Metrics::install(name, version)?;
+        let traces = options.traces.as_ref();
+        let traces = traces.map(|endpoint| Traces::new(endpoint, name, version));
+        let traces = traces.transpose()?;
+        telemetry::init(&options.log, traces.as_ref())?;
+        Ok((metrics, traces))
+    };
+    let (metrics, traces) = match set_up() {
         Ok(begun) => begun,
         Err(error) => {
+            let error: anyhow::Error = error;
             eprintln!("{name}: {error:#}");
             return ExitCode::FAILURE;
         }
     };
-    let identity = Identity::of(|name| std::env::var(name).ok());
-    identity.announce(name, version);
+    let is_on_platform = platform::announce(name, version, |name| std::env::var(name).ok());
     let end = run_until_stopped(|shutdown| async move {
         let store = MongoStore::connect(options.database).await?;
         body(Startup {
@@ -105,7 +106,7 @@ where
             shutdown,
             metrics,
             ports: options.ports,
-            is_on_platform: identity.is_on_platform(),
+            is_on_platform,
         })
         .await
     });
@@ -123,7 +124,7 @@ impl Startup {
             .merge(metrics::routes(&metrics, access.metrics));
         let mut ports = vec![(bind(interface, self.ports.port).await?, routes)];
         if let Some(port) = self.ports.metrics {
-            let apart = metrics::routes(&metrics, Monitors::Anybody);
+            let apart = metrics::routes(&metrics, Authenticator::none());
             ports.push((bind(interface, port).await?, apart));
         }
         Ok(Listening {

@@ -22,7 +22,7 @@ use flood::Flood;
 
 pub use counts::LogCounts;
 pub use sampler_domain::text::error_chain;
-pub use traces::{TraceOptions, Traces};
+pub use traces::Traces;
 
 /// The level and the format of the log.
 #[derive(Clone, Debug)]
@@ -42,19 +42,17 @@ pub enum LogFormat {
     Text,
 }
 
-/// Logs to standard output from now on, panics included; exports traces, if that is wanted. They are held until the
-/// end, so that the last spans are exported. Once per process, before there is a runtime.
-pub fn init(options: &LogOptions, traces: Option<&TraceOptions>) -> anyhow::Result<Option<Traces>> {
-    let traces = traces.map(Traces::new).transpose()?;
+/// Logs to standard output from now on, panics included; exports traces, if that is wanted. Once per process.
+pub fn init(options: &LogOptions, traces: Option<&Traces>) -> anyhow::Result<()> {
     let is_text = is_text(options.format, io::stdout().is_terminal());
     let log = LogCounts.and_then(lines(is_text, io::stdout));
     Registry::default()
         .with(log.with_filter(filter(options)?))
-        .with(traces.as_ref().map(Traces::layer))
+        .with(traces.map(Traces::layer))
         .try_init()
         .context("the log is there already")?;
     std::panic::set_hook(Box::new(log_panic));
-    Ok(traces)
+    Ok(())
 }
 
 /// The layer that turns events into lines. A line is one JSON object: `timestamp`, `level`, `target`, `message`,

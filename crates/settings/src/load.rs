@@ -17,12 +17,6 @@ const SERVICES_FILE: &str = "VCAP_SERVICES_FILE_PATH";
 /// The beginning of the variables that only Sampler has.
 const PREFIX: &str = "SAMPLER_";
 
-/// Two names count as similar if at most one character in this many differs.
-const PER_DIFFERENCE: usize = 4;
-
-/// The largest file that is read at the start, in bytes.
-const FILE_MAX: u64 = 1 << 20;
-
 /// The variables of an environment. An empty one counts as not set.
 pub type Variables = BTreeMap<String, String>;
 
@@ -70,29 +64,26 @@ fn take(reader: &mut Reader, values: &Variables, place: &str, must_be: impl Fn(&
         if known.contains(&name.as_str()) {
             reader.set(name, text);
         } else if must_be(name) {
-            let question = question(name, &known);
-            reader.complain(format!("{name} {place} is an unknown setting{question}"));
+            let nearest = nearest(name, &known);
+            reader.complain(format!(
+                "{name} {place} is an unknown setting; did you mean {nearest}?"
+            ));
         }
     }
 }
 
-/// The question whether a known name was meant, for the end of a mistake.
-fn question(name: &str, known: &[&str]) -> String {
+/// The known name that is most like this one.
+fn nearest<'k>(name: &str, known: &[&'k str]) -> &'k str {
     let rest = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
     let distance = |known: &&&str| strsim::osa_distance(&rest(name), &rest(known));
-    let nearest = known.iter().min_by_key(distance);
-    match nearest.filter(|known| distance(known) * PER_DIFFERENCE <= name.len()) {
-        Some(meant) => format!("; did you mean {meant}?"),
-        None => String::new(),
-    }
+    known
+        .iter()
+        .min_by_key(distance)
+        .expect("there are settings")
 }
 
 /// The text of a file, or why there is none, without any of it.
 fn read_file(path: &str) -> Result<String, String> {
-    let length = std::fs::metadata(path).map(|metadata| metadata.len());
-    if length.is_ok_and(|length| length > FILE_MAX) {
-        return Err(format!("has more than {FILE_MAX} bytes"));
-    }
     std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))
 }
 

@@ -1,6 +1,7 @@
 //! Reading typed values without stopping at the first mistake.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::Setting;
 use crate::value::Value;
@@ -91,14 +92,14 @@ impl Reader {
         self.reject(name, &expected);
     }
 
-    /// Adds the mistake that one setting `must` something of another one, unless they fit together.
-    pub(crate) fn require(&mut self, fits: bool, one: &str, must: &str, other: &str, why: &str) {
-        if !fits {
-            let [one, other] = [one, other].map(|name| {
+    /// Adds the mistake that one setting must be less than another one, unless it is.
+    pub(crate) fn less(&mut self, one: (&str, Duration), other: (&str, Duration), why: &str) {
+        if one.1 >= other.1 {
+            let [one, other] = [one.0, other.0].map(|name| {
                 let shown = self.shown(&self.setting(name));
                 format!("{name} ({shown})")
             });
-            self.complain(format!("{one} must {must} {other}: {why}"));
+            self.complain(format!("{one} must be less than {other}: {why}"));
         }
     }
 

@@ -13,7 +13,7 @@ use sampler_service::oauth::{
     Algorithm, Audiences, CaBundle, Client, ClientCredentials, CodeFlow, Discoverer, HttpOptions,
     Issuer, Keyring, Keys, Pace, Policy, TokenServer,
 };
-use sampler_service::security::{Access, Authenticator, Monitors};
+use sampler_service::security::{Access, Authenticator};
 use secrecy::{ExposeSecret, SecretString};
 use tracing::warn;
 use url::Url;
@@ -272,9 +272,9 @@ impl SecuritySettings {
         };
         let monitors = |needs_token| {
             if needs_token {
-                Monitors::WithToken(tokens.clone())
+                tokens.clone()
             } else {
-                Monitors::Anybody
+                Authenticator::none()
             }
         };
         Ok(Access {

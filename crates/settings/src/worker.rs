@@ -207,55 +207,32 @@ impl WorkerSettings {
         if self.upstream.kind == UpstreamKind::CloudEvents {
             self.upstream.check(self.confirm.enabled, reader);
         }
-        self.check_months(reader);
-        self.check_loops(reader);
-        reader.require(
-            self.distress.commit_lower < self.distress.commit_upper,
-            "SAMPLER_COMMIT_LOWER",
-            "be less than",
-            "SAMPLER_COMMIT_UPPER",
+        let (processing, cleanup) = (&self.processing, &self.cleanup);
+        let ready = "otherwise a worker that is well would not be ready";
+        let threshold = ("PROCESS_SPANS_MONITOR_THRESHOLD", processing.threshold);
+        let post = ("SAMPLER_POST_TIMEOUT", self.delivery.timeout);
+        let pause = ("PROCESS_SCHEDULE_INTERVAL", processing.interval);
+        reader.less(post, threshold, ready);
+        reader.less(pause, threshold, ready);
+        let pause = ("CLEANUP_SCHEDULE_INTERVAL", cleanup.interval);
+        let threshold = ("CLEANUP_SPANS_MONITOR_THRESHOLD", cleanup.threshold);
+        reader.less(pause, threshold, ready);
+        let lower = ("SAMPLER_COMMIT_LOWER", self.distress.commit_lower);
+        let upper = ("SAMPLER_COMMIT_UPPER", self.distress.commit_upper);
+        reader.less(
+            lower,
+            upper,
             "otherwise sampling would pause and resume without end",
         );
-    }
-
-    fn check_months(&self, reader: &mut Reader) {
-        let slack = self.month.month_slack;
-        let why = "otherwise usages could wait until the upstream has closed their month, and would not be billed";
-        for (wait, name) in [
-            (self.delivery.retry_limit, "SAMPLER_RETRY_LIMIT"),
-            (self.sampling.stop_grace, "SAMPLER_STOP_GRACE"),
-        ] {
-            let fits = slack.is_zero() || wait < slack;
-            reader.require(fits, name, "be shorter than", "SAMPLER_MONTH_SLACK", why);
-        }
-    }
-
-    fn check_loops(&self, reader: &mut Reader) {
-        let (processing, cleanup) = (&self.processing, &self.cleanup);
-        let threshold = "PROCESS_SPANS_MONITOR_THRESHOLD";
-        let loops = [
-            (
-                processing.threshold,
-                threshold,
-                self.delivery.timeout,
-                "SAMPLER_POST_TIMEOUT",
-            ),
-            (
-                processing.threshold,
-                threshold,
-                processing.interval,
-                "PROCESS_SCHEDULE_INTERVAL",
-            ),
-            (
-                cleanup.threshold,
-                "CLEANUP_SPANS_MONITOR_THRESHOLD",
-                cleanup.interval,
-                "CLEANUP_SCHEDULE_INTERVAL",
-            ),
-        ];
-        for (longer, name, shorter, other) in loops {
-            let why = "otherwise a worker that is well would not be ready";
-            reader.require(longer > shorter, name, "be longer than", other, why);
+        let slack = ("SAMPLER_MONTH_SLACK", self.month.month_slack);
+        if !slack.1.is_zero() {
+            let why = "otherwise usages could wait until the upstream has closed their month, and would not be billed";
+            reader.less(
+                ("SAMPLER_RETRY_LIMIT", self.delivery.retry_limit),
+                slack,
+                why,
+            );
+            reader.less(("SAMPLER_STOP_GRACE", self.sampling.stop_grace), slack, why);
         }
     }
 }

@@ -2,15 +2,16 @@
 //! trace.
 
 use http::{HeaderMap, HeaderName, Request, StatusCode};
-use opentelemetry::global;
-use opentelemetry::propagation::Extractor;
+use opentelemetry::Context;
+use opentelemetry::propagation::TextMapPropagator;
+use opentelemetry::trace::TraceContextExt;
+use opentelemetry_http::HeaderExtractor;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
 use sampler_store::TRACE;
 use tracing::field::Empty;
 use tracing::{Span, error_span, trace_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// W3C Trace Context.
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The header in which the router of Cloud Foundry names the request.
 const VCAP_REQUEST: HeaderName = HeaderName::from_static("x-vcap-request-id");
 
@@ -42,10 +43,8 @@ pub(super) fn request_span<B>(request: &Request<B>, method: &'static str, route:
     );
     if !span.is_disabled() {
         span.record("otel.name", format!("{method} {route}"));
-        let headers = Headers(request.headers());
-        let parent = global::get_text_map_propagator(|propagator| propagator.extract(&headers));
         // It fails where the span has begun already, and a span that has just been made has not.
-        let _ = span.set_parent(parent);
+        let _ = span.set_parent(parent(request.headers()));
     }
     span
 }
@@ -61,63 +60,26 @@ pub(super) fn note_answer(span: &Span, status: StatusCode) {
     }
 }
 
-struct Headers<'a>(&'a HeaderMap);
-
-impl Extractor for Headers<'_> {
-    fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.to_str().ok()
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        self.0.keys().map(HeaderName::as_str).collect()
-    }
+/// The span of the sender that its `traceparent` names (W3C Trace Context).
+fn parent(headers: &HeaderMap) -> Context {
+    TraceContextPropagator::new().extract(&HeaderExtractor(headers))
 }
 
-/// The trace that the request is a part of. A value in another form is a client's text, which has
-/// no place in a log.
-fn trace_id(headers: &HeaderMap) -> Option<&str> {
-    header(headers, &TRACEPARENT).and_then(trace_of_parent)
-}
-
-/// `version-trace-parent-flags`; later versions may have more behind that.
-fn trace_of_parent(parent: &str) -> Option<&str> {
-    let mut parts = parent.split('-');
-    let (version, trace, parent, flags) =
-        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let well_formed = is_hex(version, 2)
-        && version != "ff"
-        && is_id(trace, 32)
-        && is_id(parent, 16)
-        && is_hex(flags, 2)
-        && (version != "00" || parts.next().is_none());
-    well_formed.then_some(trace)
+/// The trace that the request is a part of, in its own form whatever a client sends.
+fn trace_id(headers: &HeaderMap) -> Option<String> {
+    let parent = headers
+        .contains_key("traceparent")
+        .then(|| parent(headers))?;
+    let span = parent.span();
+    let context = span.span_context();
+    context.is_valid().then(|| context.trace_id().to_string())
 }
 
 fn request_id(headers: &HeaderMap) -> Option<&str> {
-    header(headers, &VCAP_REQUEST).filter(|id| is_request_id(id))
-}
-
-fn is_request_id(text: &str) -> bool {
-    (1..=REQUEST_ID_MAX).contains(&text.len())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-}
-
-fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
-    headers.get(name)?.to_str().ok()
-}
-
-/// Whether a text is an id. An id of zeros only is not valid.
-fn is_id(text: &str, length: usize) -> bool {
-    is_hex(text, length) && text.bytes().any(|digit| digit != b'0')
-}
-
-fn is_hex(text: &str, length: usize) -> bool {
-    text.len() == length
-        && text
-            .bytes()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    let id = headers.get(VCAP_REQUEST)?.to_str().ok()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_id = (1..=REQUEST_ID_MAX).contains(&id.len()) && id.bytes().all(is_plain);
+    is_id.then_some(id)
 }
 
 #[cfg(test)]
@@ -125,43 +87,40 @@ mod tests {
     use super::*;
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-    fn headers(fields: &[(HeaderName, &str)]) -> HeaderMap {
-        let fields = fields.iter().cloned();
-        fields
-            .map(|(name, value)| (name, value.parse().unwrap()))
+    fn headers(name: &'static str, value: &str) -> HeaderMap {
+        [(HeaderName::from_static(name), value.parse().unwrap())]
+            .into_iter()
             .collect()
     }
 
     #[test]
     fn the_trace_is_that_of_the_parent() {
-        let trace = |parent: &str| trace_id(&headers(&[(TRACEPARENT, parent)])).map(str::to_owned);
-        assert_eq!(trace(PARENT).as_deref(), Some(TRACE));
-        assert_eq!(trace("x"), None);
+        let trace = |parent: &str| trace_id(&headers("traceparent", parent));
+        for parent in [
+            format!("00-{TRACE}-00f067aa0ba902b7-01"),
+            format!("00-{TRACE}-00f067aa0ba902b7-03"),
+            format!("01-{TRACE}-00f067aa0ba902b7-01-more"),
+        ] {
+            assert_eq!(trace(&parent).as_deref(), Some(TRACE), "{parent}");
+        }
+        for parent in [
+            String::new(),
+            "x".to_owned(),
+            TRACE.to_owned(),
+            format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)),
+            format!("00-{}-00f067aa0ba902b7-01", TRACE.to_uppercase()),
+            format!("00-{TRACE}-00f067aa0ba902b7-01-more"),
+            format!("ff-{TRACE}-00f067aa0ba902b7-01"),
+        ] {
+            assert_eq!(trace(&parent), None, "{parent}");
+        }
         assert_eq!(trace_id(&HeaderMap::new()), None);
     }
 
     #[test]
-    fn what_is_no_trace_is_not_taken_for_one() {
-        for parent in [
-            "",
-            TRACE,
-            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
-            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
-            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-        ] {
-            assert_eq!(trace_of_parent(parent), None, "{parent}");
-        }
-        let later = "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more";
-        assert_eq!(trace_of_parent(later), Some(TRACE));
-    }
-
-    #[test]
     fn the_id_of_a_request_is_plain_and_short() {
-        let id = |value: &str| request_id(&headers(&[(VCAP_REQUEST, value)])).map(str::to_owned);
+        let id = |value: &str| request_id(&headers("x-vcap-request-id", value)).map(str::to_owned);
         let uuid = "0f1a4e5c-7a41-4a5e-5d6c-0a4f7d3b2c1d";
         assert_eq!(id(uuid).as_deref(), Some(uuid));
         for odd in ["", "a b", "a\"b", &"a".repeat(65)] {

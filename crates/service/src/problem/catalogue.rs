@@ -1,8 +1,14 @@
-//! The catalogue of problems as a document.
+//! The catalogue of problems: as a document, and `GET /problems/{name}` with the section of one.
 
 use std::fmt::Write as _;
 
-use super::kinds::ProblemType;
+use axum::Router;
+use axum::extract::Path;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use http::header::CONTENT_TYPE;
+
+use super::{Problem, ProblemType, kinds};
 
 /// These problems in Markdown, one heading for each, named by its slug.
 pub fn catalogue<'a>(kinds: impl IntoIterator<Item = &'a ProblemType>) -> String {
@@ -17,7 +23,7 @@ pub fn catalogue<'a>(kinds: impl IntoIterator<Item = &'a ProblemType>) -> String
     text
 }
 
-pub(super) fn section(kind: &ProblemType) -> String {
+fn section(kind: &ProblemType) -> String {
     format!(
         "## {slug}\n\n**{title}** ({status}, `{uri}`)\n\n\
          - When: {when}\n- Resource provider: {provider}\n- Operator: {operator}\n",
@@ -29,4 +35,16 @@ pub(super) fn section(kind: &ProblemType) -> String {
         provider = kind.provider,
         operator = kind.operator,
     )
+}
+
+/// Serves these types as plain text. They are public.
+pub fn routes(all: Vec<&'static ProblemType>) -> Router {
+    let serve = async move |Path(name): Path<String>| {
+        let Some(kind) = all.iter().find(|kind| kind.slug == name) else {
+            let detail = "There is no problem type with this name.";
+            return Problem::new(&kinds::NOT_FOUND, detail).into_response();
+        };
+        ([(CONTENT_TYPE, "text/plain; charset=utf-8")], section(kind)).into_response()
+    };
+    Router::new().route("/problems/{name}", get(serve))
 }

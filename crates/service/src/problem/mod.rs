@@ -1,7 +1,6 @@
 //! Errors as answers: problem documents (RFC 9457).
 
 mod catalogue;
-pub mod help;
 pub mod kinds;
 mod pointer;
 
@@ -10,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
-pub use catalogue::catalogue;
+pub use catalogue::{catalogue, routes};
 pub use http::StatusCode;
 pub use kinds::ProblemType;
 pub use pointer::Pointer;

@@ -110,19 +110,22 @@ impl Authenticator {
         }
     }
 
-    /// The claims of the token of a request about the program itself. A program without an API does not
+    /// The claims of the token of a request about the program itself; none where none is needed. A program without an API does not
     /// keep its keys fresh, so keys that are older than [`keep_fresh`](Self::keep_fresh) lets them become
     /// are fetched now.
-    pub(super) async fn claims_of_monitor(&self, headers: &HeaderMap) -> Result<Claims, Problem> {
+    pub(super) async fn claims_of_monitor(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<Claims>, Problem> {
         let Some(check) = &self.0 else {
-            return Ok(Claims::default());
+            return Ok(None);
         };
         let token = token(headers)?;
         if check.keyring.is_old() {
             // Where that fails, the keys that are known decide.
             let _ = check.keyring.refresh().await;
         }
-        check.claims(token).await
+        check.claims(token).await.map(Some)
     }
 
     /// Needs a token for each other path below `/v1/` as well: without one, nobody learns which paths

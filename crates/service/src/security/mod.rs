@@ -1,7 +1,7 @@
 //! Authentication of callers.
 //!
 //! [`Authenticator`] checks the token of a request, and gives the request the token's [`Grant`].
-//! [`Monitors`] says who may read the health and the metrics.
+//! [`Access`] says who may read the health and the metrics.
 
 mod authenticator;
 mod grant;
@@ -9,4 +9,4 @@ mod monitors;
 
 pub use authenticator::Authenticator;
 pub use grant::{Grant, Reach};
-pub use monitors::{Access, Monitors};
+pub use monitors::Access;

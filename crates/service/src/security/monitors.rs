@@ -1,6 +1,5 @@
 //! Who may read the health and the metrics of a program.
 
-use crate::oauth::Claims;
 use http::HeaderMap;
 
 use super::authenticator::{Authenticator, forbidden};
@@ -10,54 +9,34 @@ use crate::problem::Problem;
 /// The scope of Abacus for reading the health of any program of it.
 const SYSTEM_READ: &str = "abacus.system.read";
 
-/// Who may read the health, and who the metrics.
+/// The checks of who reads the health, and of who reads the metrics.
 #[derive(Clone)]
 pub struct Access {
-    pub health: Monitors,
-    pub metrics: Monitors,
+    pub health: Authenticator,
+    pub metrics: Authenticator,
 }
 
-#[derive(Clone)]
-pub enum Monitors {
-    /// Everybody who reaches the program.
-    Anybody,
-    /// Whoever shows a token that these believe.
-    WithToken(Authenticator),
-}
-
-impl Monitors {
+impl Authenticator {
     /// Requires the scope for reading the health of any program, or any scope of Sampler.
     pub(crate) async fn admit_to_health(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        match self.claims(headers).await? {
-            Some(claims) if !may_monitor(&claims) && Grant::of_claims(&claims).is_none() => Err(
-                forbidden("This needs the scope abacus.system.read, or a scope of Sampler."),
-            ),
-            Some(_) | None => Ok(()),
-        }
+        let needed = "This needs the scope abacus.system.read, or a scope of Sampler.";
+        self.admit_monitor(headers, needed).await.map(drop)
     }
 
     /// Requires the scope for reading the health of any program, or a scope for reading everything.
     pub(crate) async fn admit_to_metrics(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        match self.claims(headers).await? {
-            Some(claims) if !may_monitor(&claims) => match Grant::of_claims(&claims) {
-                Some(grant) => grant.require_read_everything(),
-                None => Err(forbidden(
-                    "This needs the scope abacus.system.read or abacus.sampler.read.",
-                )),
-            },
-            Some(_) | None => Ok(()),
-        }
+        let needed = "This needs the scope abacus.system.read or abacus.sampler.read.";
+        let grant = self.admit_monitor(headers, needed).await?;
+        grant.require_read_everything()
     }
 
-    /// The claims of the token; none where no token is needed.
-    async fn claims(&self, headers: &HeaderMap) -> Result<Option<Claims>, Problem> {
-        match self {
-            Self::Anybody => Ok(None),
-            Self::WithToken(tokens) => tokens.claims_of_monitor(headers).await.map(Some),
+    /// The grant of a token with the scope for reading the health of any program, or with a scope of Sampler.
+    async fn admit_monitor(&self, headers: &HeaderMap, needed: &str) -> Result<Grant, Problem> {
+        match self.claims_of_monitor(headers).await? {
+            Some(claims) if !claims.scopes.contains(SYSTEM_READ) => {
+                Grant::of_claims(&claims).ok_or_else(|| forbidden(needed))
+            }
+            Some(_) | None => Ok(Grant::without_token()),
         }
     }
-}
-
-fn may_monitor(claims: &Claims) -> bool {
-    claims.scopes.contains(SYSTEM_READ)
 }

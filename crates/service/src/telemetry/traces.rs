@@ -25,23 +25,20 @@ const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 /// orderly end.
 const LAST_EXPORT: Duration = Duration::from_millis(500);
 
-pub struct TraceOptions {
-    /// The collector; paths are appended to it.
-    pub endpoint: Url,
-    /// The name of the service in traces, unless `OTEL_SERVICE_NAME` gives another.
-    pub service: &'static str,
-    pub version: &'static str,
-}
-
 /// Sends spans to a collector, those at the end too.
 #[derive(Debug)]
 #[must_use = "spans are exported as long as it is there"]
 pub struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// Sets up what sends spans, in a thread of its own. Must not be called within a runtime.
-    pub(super) fn new(options: &TraceOptions) -> anyhow::Result<Self> {
-        let endpoint = options.endpoint.as_str().trim_end_matches('/');
+    /// Sets up what sends spans to this collector, in a thread of its own; paths are appended to its address. Must not
+    /// be called within a runtime. `service` is the name in traces, unless `OTEL_SERVICE_NAME` gives another.
+    pub fn new(
+        endpoint: &Url,
+        service: &'static str,
+        version: &'static str,
+    ) -> anyhow::Result<Self> {
+        let endpoint = endpoint.as_str().trim_end_matches('/');
         let exporter = SpanExporter::builder()
             .with_http()
             .with_protocol(Protocol::HttpBinary)
@@ -51,7 +48,7 @@ impl Traces {
             .context("traces cannot be set up")?;
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
-            .with_resource(resource(options))
+            .with_resource(resource(service, version))
             .build();
         global::set_text_map_propagator(TraceContextPropagator::new());
         Ok(Self(provider))
@@ -81,13 +78,13 @@ impl Drop for Traces {
 }
 
 /// The sender of the spans. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first.
-fn resource(options: &TraceOptions) -> Resource {
+fn resource(service: &'static str, version: &'static str) -> Resource {
     let of_environment = Resource::builder().build();
     let name = of_environment.get_ref(&"service.name".into());
     let is_named = name.is_some_and(|name| !name.as_str().starts_with("unknown_service"));
-    let own_name = KeyValue::new("service.name", options.service);
+    let own_name = KeyValue::new("service.name", service);
     Resource::builder()
-        .with_attribute(KeyValue::new("service.version", options.version))
+        .with_attribute(KeyValue::new("service.version", version))
         .with_attributes((!is_named).then_some(own_name))
         .build()
 }

@@ -22,7 +22,7 @@ fn program() {
         format: LogFormat::Json,
         level: "info".to_owned(),
     };
-    let telemetry = telemetry::init(&settings, None).unwrap();
+    telemetry::init(&settings, None).unwrap();
     let end = run_until_stopped(|stop| async move {
         tracing::info!("running");
         match sort.as_str() {
@@ -40,7 +40,6 @@ fn program() {
         }
         Ok(())
     });
-    drop(telemetry);
     std::process::exit(end as i32);
 }
 

@@ -124,19 +124,24 @@ fn settings_that_contradict_each_other_are_refused() {
         ("SAMPLER_STOP_GRACE", "1h", "SAMPLER_MONTH_SLACK (10m)"),
         ("SAMPLER_COMMIT_LOWER", "5s", "SAMPLER_COMMIT_UPPER (5s)"),
         (
-            "PROCESS_SPANS_MONITOR_THRESHOLD",
-            "30s",
-            "SAMPLER_POST_TIMEOUT (30s)",
+            "SAMPLER_POST_TIMEOUT",
+            "60s",
+            "PROCESS_SPANS_MONITOR_THRESHOLD (60s)",
         ),
         (
-            "CLEANUP_SPANS_MONITOR_THRESHOLD",
-            "1s",
-            "CLEANUP_SCHEDULE_INTERVAL (1s)",
+            "PROCESS_SCHEDULE_INTERVAL",
+            "1h",
+            "PROCESS_SPANS_MONITOR_THRESHOLD (60s)",
+        ),
+        (
+            "CLEANUP_SCHEDULE_INTERVAL",
+            "60s",
+            "CLEANUP_SPANS_MONITOR_THRESHOLD (60s)",
         ),
     ] {
         assert_told(
             &said(&[(name, value)]),
-            &[&format!("  {name} ({value}) must "), other],
+            &[&format!("  {name} ({value}) must be less than {other}: ")],
         );
     }
     assert_eq!(

@@ -58,7 +58,7 @@ fn every_mistake_is_named_at_once() {
         "  SAMPLER_DB_POOL_SIZE is \"0\": expected a whole number from 1 to 1000\n",
         "  LOG_LEVEL is \"info,,==\": expected off, error,",
         "  JWTALGO is \"none\": expected HS256,",
-        "  SAMPLER_RETRY_LIMIT (10m) must be shorter than SAMPLER_MONTH_SLACK (10m): ",
+        "  SAMPLER_RETRY_LIMIT (10m) must be less than SAMPLER_MONTH_SLACK (10m): ",
     ];
     assert_told(&text, &parts);
     assert_eq!(text.lines().count(), parts.len(), "{text}");
@@ -68,13 +68,14 @@ fn every_mistake_is_named_at_once() {
 fn settings_of_the_other_program_are_no_mistake_and_unknown_ones_are() {
     receiver(&[("SAMPLER_CONFIRM", "true"), ("UNRELATED", "1")]).unwrap();
     worker(&[("SAMPLER_UNITS", "no unit"), ("SAMPLER_OF_NOBODY", "")]).unwrap();
-    for (name, question) in [
-        ("SAMPLER_OF_NOBODY", "\n"),
-        ("SAMPLER_DB_URI", "; did you mean DB_URI?"),
-        ("SAMPLER_DIEMNSION", "; did you mean SAMPLER_DIMENSION?"),
+    for (name, meant) in [
+        ("SAMPLER_DB_URI", "DB_URI"),
+        ("SAMPLER_DIEMNSION", "SAMPLER_DIMENSION"),
+        ("SAMPLER_CLIENT_SCOPES", "SAMPLER_CLIENT_SCOPE"),
     ] {
         let text = receiver(&[(name, "s3cr3t")]).unwrap_err();
-        let told = format!("{name} in the environment is an unknown setting{question}");
+        let told =
+            format!("{name} in the environment is an unknown setting; did you mean {meant}?");
         assert_told(&text, &[&told]);
         assert!(!text.contains("s3cr3t"), "{text}");
     }
@@ -82,14 +83,12 @@ fn settings_of_the_other_program_are_no_mistake_and_unknown_ones_are() {
 
 #[test]
 fn a_file_that_is_none_is_a_mistake_that_repeats_nothing_of_it() {
-    let large = "#".repeat((1 << 20) + 1);
     for (content, expected) in [
         (
             "port = 1\n\ndb_uri = s3cr3t\n",
             "is not valid TOML in line 3",
         ),
         ("db_uri = ['s3cr3t']\n", "has several values for db_uri"),
-        (&large, "has more than 1048576 bytes"),
     ] {
         let (_file, path) = file(content);
         let text = receiver(&[(FILE, &path)]).unwrap_err();
