@@ -27,7 +27,7 @@ sampler_service::problem_types! {
         status: BAD_REQUEST,
         title: "The event is not valid",
         when: "The body is JSON, but not an event. `errors` names by JSON Pointers each field that is missing \
-            or has a wrong value, or alone the first one that is unknown or has a value of another type.",
+            or has a wrong value, or alone the first one that is unknown or whose value cannot be read.",
         provider: "Correct the fields in `errors`. The same body is refused again.",
         operator: NOTHING,
     }
@@ -36,7 +36,7 @@ sampler_service::problem_types! {
         status: BAD_REQUEST,
         title: "The body is not valid",
         when: "The body is JSON, but not what the address expects. `errors` names by JSON Pointers each field \
-            that has a wrong value, or alone the first one that is missing, unknown or has a value of another type. \
+            that has a wrong value, or alone the first one that is missing, unknown or whose value cannot be read. \
             Nothing was done.",
         provider: NOTHING,
         operator: "Correct the fields in `errors`.",

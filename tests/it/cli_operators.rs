@@ -71,7 +71,10 @@ async fn an_operator_ends_what_abacus_refuses() {
         "there is no span with the id nobody",
         "resume --cause 00000000-0000-5000-8000-000000000000 --reason because",
     );
-    let no_boundary = format!("skip {one} --until {} --reason because", began + HOUR / 2 + 1);
+    let no_boundary = format!(
+        "skip {one} --until {} --reason because",
+        began + HOUR / 2 + 1
+    );
     let nothing = format!("resend {one} --reason because");
     for (code, line, part) in [
         (2, &*format!("resume --span {one}"), "--reason"),
@@ -79,7 +82,11 @@ async fn an_operator_ends_what_abacus_refuses() {
         (2, &format!("resume --span {one} --reason "), "[#/reason: "),
         (2, no_cause, "cause"),
         (2, "resume --span nobody --reason because", nobody),
-        (2, &no_boundary, "The span cannot be skipped up to this time."),
+        (
+            2,
+            &no_boundary,
+            "The span cannot be skipped up to this time.",
+        ),
         (3, &nothing, "/resend is answered 409 Conflict: "),
     ] {
         cli.complains(code, &words(line), part).await;

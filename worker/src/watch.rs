@@ -246,6 +246,9 @@ impl Worker {
             PostOutcome::Found(_) => Some(WatchOutcome::Counts),
             PostOutcome::Posted(Answer::Accepted, details) => {
                 info!(span.id = %span, usage, "the upstream accepted a usage that was sent again");
+                if !self.can_ask(details.location.as_deref()) {
+                    return Some(WatchOutcome::Counts);
+                }
                 let at = self.now();
                 Some(WatchOutcome::Accepted {
                     at,

@@ -27,6 +27,8 @@ pub struct Entry {
     pub interval: Interval,
     /// By what the interval was cut.
     pub dimension: Granularity,
+    /// Whether the usage was sent again: then its entry is younger than those of the time around it.
+    pub is_again: bool,
     pub acceptance: Acceptance,
 }
 
@@ -40,6 +42,7 @@ impl Entry {
             measures: span.measures.clone(),
             interval: delivery.interval,
             dimension: span.granularity_of(delivery.interval, policy),
+            is_again: delivery.is_again,
             acceptance,
         }
     }

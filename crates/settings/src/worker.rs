@@ -69,7 +69,7 @@ settings! {
     pub struct LedgerSettings {
         /// How long the entry of a usage is kept, by the granularity of its target. A granularity that is left out
         /// keeps its default. Each is from 1h to 3660d. A change counts for entries that are written from then on.
-        retention: LedgerRetention = "SAMPLER_LEDGER_RETENTION", "minute=32d,hour=93d,day=400d,month=800d";
+        retention: LedgerRetention = "SAMPLER_LEDGER_RETENTION", "minute=400d,hour=400d,day=400d,month=800d";
     }
 
     /// The suspension of spans whose usages the upstream refuses, and its end.

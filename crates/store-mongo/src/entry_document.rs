@@ -21,6 +21,9 @@ struct EntryDocument {
     timestamp: Timestamp,
     duration: i64,
     dimension: Granularity,
+    /// True, or not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    again: Option<bool>,
     accepted_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
@@ -43,6 +46,7 @@ pub(crate) fn entry_document(
         timestamp: entry.interval.midpoint(),
         duration: entry.interval.duration(),
         dimension: entry.dimension,
+        again: entry.is_again.then_some(true),
         accepted_at: entry.acceptance.at,
         status: entry.acceptance.status,
         location: entry.acceptance.location.clone(),
@@ -59,6 +63,7 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
         measures: document.measured_usage,
         interval: document.interval,
         dimension: document.dimension,
+        is_again: document.again.is_some(),
         acceptance: Acceptance {
             at: document.accepted_at,
             status: document.status,

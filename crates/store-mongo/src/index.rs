@@ -132,14 +132,19 @@ pub(crate) fn indexes() -> [Index; 12] {
 /// The indexes of the ledger, beside `_id`, which is the id of the usage. Each makes every usage
 /// dearer.
 pub(crate) fn ledger_indexes() -> [Index; 2] {
+    let of_span = doc! { "span": 1, "accepted_at": 1, "_id": 1 };
+    [plain(OF_SPAN, of_span), expiry()]
+}
+
+/// What the server removes once its time has come.
+fn expiry() -> Index {
     let mut expiry = plain(EXPIRY, doc! { "expires_at": 1 });
     expiry.options.expire_after = Some(Duration::ZERO);
-    let of_span = doc! { "span": 1, "accepted_at": 1, "_id": 1 };
-    [plain(OF_SPAN, of_span), expiry]
+    expiry
 }
 
 /// The indexes of watches. Where usages are not confirmed, they hold nothing and cost nothing.
-pub(crate) fn watch_indexes() -> [Index; 3] {
+pub(crate) fn watch_indexes() -> [Index; 4] {
     let list = doc! { "accepted_at": 1, "_id": 1 };
     [
         partial(
@@ -153,6 +158,7 @@ pub(crate) fn watch_indexes() -> [Index; 3] {
             list,
             doc! { "missing.since": { "$exists": true } },
         ),
+        expiry(),
     ]
 }
 

@@ -134,10 +134,15 @@ pub(crate) async fn sum_of(
     span: &SpanId,
     target: &Target,
 ) -> Result<LedgerSum, StoreError> {
-    let oldest = usages(store, span, target, EntryOrder::Oldest, None, 1).await?;
-    let Some(oldest) = oldest.entries.first() else {
+    let mut first = of_span(span, target);
+    first.insert("again", Bson::Null);
+    let sort = doc! { "span": 1, "accepted_at": 1, "_id": 1 };
+    let options = store.usages.find_options(1, sort, index::OF_SPAN);
+    let found = store.usages.fetch(first, options).await?;
+    let Some(oldest) = found.first() else {
         return Ok(LedgerSum::default());
     };
+    let oldest = entry_in(oldest).map_err(StoreError::refused)?;
     let since = oldest.interval.start;
     let mut filter = of_span(span, target);
     for end in ["interval.start", "interval.end"] {
@@ -168,7 +173,7 @@ impl Ledger for MongoStore {
     ) -> Result<(), StoreError> {
         // Before the entry: a death in between leaves no entry that nobody watches.
         if let Some(due_at) = watch_at {
-            let watch = watches::watch_document(entry, due_at);
+            let watch = watches::watch_document(entry, due_at, expires_at);
             self.watches.submit(Arc::new(watch)).await?;
         }
         let document = entry_document(entry, expires_at).map_err(StoreError::refused)?;

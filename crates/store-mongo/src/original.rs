@@ -4,7 +4,7 @@
 use bson::spec::BinarySubtype;
 use bson::{Bson, Document};
 use sampler_domain::{
-    Id, Interval, Measures, Planned, Policy, Processing, Span, Target, Timestamp, next_step,
+    Cut, Id, Interval, Measures, Planned, Policy, Processing, Span, Target, Timestamp, next_step,
 };
 use uuid::Uuid;
 
@@ -58,6 +58,11 @@ impl Original {
                 again: Vec::new(),
             },
         };
+        // Who samples on from there, and what an operator skips, cut the time so.
+        span.processing.cuts = vec![Cut {
+            from: span.sampled_to(),
+            granularity: policy.granularities.of(&span.target),
+        }];
         span.processing.due_at = next_step(&span, now, policy).due_at(now, &span);
         Ok(Self {
             span,

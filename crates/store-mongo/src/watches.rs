@@ -1,7 +1,7 @@
 //! Usages that are accepted and may not count: a document for each, until the upstream has it.
 
 use bson::raw::{RawDocument, RawDocumentBuf};
-use bson::{Bson, Document, doc};
+use bson::{Bson, DateTime, Document, doc};
 use sampler_domain::{Entry, Interval, Key, Timestamp};
 use sampler_store::{
     DueWatches, EntryPosition, Missing, StoreError, Watch, WatchOutcome, WatchPage, WatchQuery,
@@ -37,6 +37,8 @@ struct WatchDocument {
     /// True, or not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     resent: Option<bool>,
+    /// When the server removes it, with the entry.
+    expires_at: DateTime,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -46,7 +48,11 @@ struct MissingDocument {
 }
 
 /// The watch of a usage that was just accepted.
-pub(crate) fn watch_document(entry: &Entry, due_at: Timestamp) -> RawDocumentBuf {
+pub(crate) fn watch_document(
+    entry: &Entry,
+    due_at: Timestamp,
+    expires_at: Timestamp,
+) -> RawDocumentBuf {
     written(&WatchDocument {
         id: entry.usage_guid.clone(),
         partition: partition_number(Key::of(&entry.target)),
@@ -59,6 +65,7 @@ pub(crate) fn watch_document(entry: &Entry, due_at: Timestamp) -> RawDocumentBuf
         asked: Some(true),
         missing: None,
         resent: None,
+        expires_at: DateTime::from_millis(expires_at.as_millis()),
     })
 }
 

@@ -43,8 +43,9 @@ pub enum EntryOrder {
 /// The entries of a span that are kept: the account that is independent of what the span says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerSum {
-    /// Where the interval of the entry starts that was accepted first of those that are kept; none where none
-    /// is. Only entries of the time from then on are counted.
+    /// Where the interval of the entry starts that was accepted first of those that are kept and were not sent
+    /// again; none where there is none. Only entries of the time from then on are counted: those before expire
+    /// earlier.
     pub since: Option<Timestamp>,
     pub usages: u64,
     /// Their signed durations together, ms.

@@ -148,10 +148,11 @@ impl Receiver {
 /// The answer that shows a span, with what its entries of the ledger add up to.
 pub(super) fn shown_span(span: &Span, now: Timestamp, ledger: LedgerSum) -> Single {
     let mut shown = shown(span, now);
-    let since = ledger.since.unwrap_or(span.start);
     shown.proof.usages = Some(ledger.usages);
     shown.proof.ledger = Some(ledger.duration);
-    shown.proof.difference = Some(span.billed_since(since) - ledger.duration);
+    // Once all entries have expired there is nothing to compare with.
+    let billed = ledger.since.map_or(0, |since| span.billed_since(since));
+    shown.proof.difference = Some(billed - ledger.duration);
     Single::tagged(&shown, version_tag(span.processing.version))
 }
 

@@ -87,6 +87,7 @@ macro_rules! contract_cases {
                 entries_of_other_spans_do_not_show
                 entries_outlive_their_span
                 entries_add_up_with_their_signs
+                entries_do_not_add_up_from_what_was_sent_again
                 entries_add_up_from_the_time_of_the_first_that_is_kept
             }
             lists {

@@ -37,6 +37,7 @@ fn usage(names: [&str; 3], from: i64, to: i64, measures: &Value) -> Entry {
         measures: measured(measures),
         interval: Interval { start, end },
         dimension: Granularity::Hour,
+        is_again: false,
         acceptance: Acceptance {
             at: end.plus(5),
             status: Some(202),

@@ -189,6 +189,20 @@ pub async fn entries_add_up_with_their_signs(store: &Shared) {
     assert_eq!(sum(store, &span).await, (Some(0), 3, HOUR + 1));
 }
 
+/// An entry of what was sent again is kept for longer than those around it.
+pub async fn entries_do_not_add_up_from_what_was_sent_again(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "a", 0).await;
+    let again = Entry {
+        is_again: true,
+        ..entry(&span, 0, HOUR)
+    };
+    write(store, std::slice::from_ref(&again)).await;
+    assert_eq!(sum(store, &span).await, (None, 0, 0));
+    write(store, &[entry(&span, 5 * HOUR, 6 * HOUR)]).await;
+    assert_eq!(sum(store, &span).await, (Some(5 * HOUR), 1, HOUR));
+}
+
 /// Those from before may have expired.
 pub async fn entries_add_up_from_the_time_of_the_first_that_is_kept(store: &Shared) {
     let store = &**store;

@@ -87,7 +87,7 @@ impl Table {
     /// What the kept entries of a span add up to.
     pub fn sum_of(&self, span: &SpanId, target: &Target) -> LedgerSum {
         let entries = self.entries_of(span, target);
-        let Some(first) = entries.first() else {
+        let Some(first) = entries.iter().find(|entry| !entry.is_again) else {
             return LedgerSum::default();
         };
         let since = first.interval.start;
