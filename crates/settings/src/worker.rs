@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(retention.of(Granularity::Hour), days(30));
         assert_eq!(retention.of(Granularity::Day), Duration::from_hours(1));
         for (granularity, kept) in [
-            (Granularity::Minute, days(32)),
+            (Granularity::Minute, days(400)),
             (Granularity::Month, days(800)),
         ] {
             assert_eq!(retention.of(granularity), kept);
