@@ -3,18 +3,18 @@
 
 use std::cmp::Reverse;
 
-use bson::raw::RawDocumentBuf;
+use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use sampler_domain::{Cause, CauseId, FailureState, Timestamp};
+use sampler_domain::{Cause, CauseId, Timestamp};
 use sampler_store::{CauseQuery, Resumption, StoreError, SuspendedCause};
-use serde::Deserialize;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::call::{BY_ID, CallError};
-use crate::document::{StoredId, cause_to_bson, moment};
-use crate::raw::{self, written};
+use crate::document::{cause_to_bson, moment};
+use crate::raw::{span_in, written};
+use crate::resolve::without_measures;
 use crate::{MongoStore, index};
 
 /// Causes that are looked at for a list.
@@ -25,65 +25,6 @@ const AT_ONCE: usize = 4;
 
 const CAUSE: &str = "processing.failure.cause";
 const SINCE: &str = "processing.failure.suspended_at";
-
-/// What is read of a suspended span.
-#[derive(Deserialize)]
-struct Suspended {
-    target: RefusedTarget,
-    processing: RefusedProcessing,
-}
-
-#[derive(Deserialize)]
-struct RefusedTarget {
-    resource_id: StoredId,
-    plan_id: StoredId,
-}
-
-#[derive(Deserialize)]
-struct RefusedProcessing {
-    failure: FailureState,
-}
-
-/// The cause in a document, whatever else that holds.
-#[derive(Deserialize)]
-struct Caused {
-    processing: CausedProcessing,
-}
-
-#[derive(Deserialize)]
-struct CausedProcessing {
-    failure: CausedFailure,
-}
-
-#[derive(Deserialize)]
-struct CausedFailure {
-    cause: CauseId,
-}
-
-impl Caused {
-    fn id(self) -> CauseId {
-        self.processing.failure.cause
-    }
-}
-
-impl Suspended {
-    /// The cause that it is suspended for, without a number.
-    fn into_cause(self) -> Option<SuspendedCause> {
-        let failure = self.processing.failure;
-        let suspension = failure.suspension?;
-        Some(SuspendedCause {
-            id: suspension.cause,
-            cause: Cause {
-                status: failure.status,
-                error: failure.error,
-                resource_id: self.target.resource_id.0,
-                plan_id: self.target.plan_id.0,
-            },
-            since: suspension.since,
-            spans: 0,
-        })
-    }
-}
 
 pub(crate) async fn probe(
     store: &MongoStore,
@@ -183,7 +124,7 @@ impl MongoStore {
             let Some(raw) = self.first_suspended(behind.into()).await? else {
                 break;
             };
-            let Some(id) = raw::read::<Caused>(&raw).ok().map(Caused::id) else {
+            let Some(id) = cause_of(&raw) else {
                 break;
             };
             last = id;
@@ -196,22 +137,26 @@ impl MongoStore {
     async fn first_suspended(&self, cause: Bson) -> Result<Option<RawDocumentBuf>, CallError> {
         let sort = doc! { CAUSE: 1, SINCE: 1 };
         let mut options = self.link.find_options(1, sort, index::SUSPENDED);
-        options.projection = Some(doc! {
-            "target.resource_id": 1, "target.plan_id": 1, "processing.failure": 1,
-        });
+        options.projection = Some(without_measures());
         let found = self.link.fetch(doc! { CAUSE: cause }, options).await?;
         Ok(found.into_iter().next())
     }
 
-    /// The cause that a span is suspended for. A span that cannot be read is logged.
+    /// The cause that a span is suspended for, without a number. A span that cannot be read is logged.
     fn cause_in(&self, raw: &RawDocumentBuf) -> Option<SuspendedCause> {
-        match raw::read::<Suspended>(raw) {
-            Ok(suspended) => suspended.into_cause(),
-            Err(problem) => {
-                self.link.logged.tell("cause.unreadable", raw, &problem);
-                None
-            }
+        let span = span_in(raw);
+        if let Err(problem) = &span {
+            self.link.logged.tell("cause.unreadable", raw, problem);
         }
+        let span = span.ok()?;
+        let suspension = span.suspension()?;
+        let failure = span.processing.failure?;
+        Some(SuspendedCause {
+            id: suspension.cause,
+            cause: Cause::of(&span.target, failure.status, &failure.error),
+            since: suspension.since,
+            spans: 0,
+        })
     }
 
     async fn counted(
@@ -223,4 +168,12 @@ impl MongoStore {
         let spans = self.link.count(of_cause, index::SUSPENDED, bound).await?;
         Ok(SuspendedCause { spans, ..cause })
     }
+}
+
+/// The cause in the document of a suspended span, whatever else that holds.
+fn cause_of(raw: &RawDocument) -> Option<CauseId> {
+    let processing = raw.get_document("processing").ok()?;
+    let failure = processing.get_document("failure").ok()?;
+    let cause = failure.get_binary("cause").ok()?;
+    Some(Uuid::from_slice(cause.bytes).ok()?.into())
 }

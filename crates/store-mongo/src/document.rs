@@ -42,7 +42,7 @@ pub(crate) struct SpanDocument {
 /// An id that is in the store, whatever it is.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
-pub(crate) struct StoredId(pub(crate) Id);
+struct StoredId(Id);
 
 impl From<String> for StoredId {
     fn from(text: String) -> Self {

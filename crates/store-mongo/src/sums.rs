@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
+use mongodb::error::Error;
 use mongodb::options::AggregateOptions;
 use sampler_domain::{Granularity, Id, Measure, Measures, Timestamp, Window, WindowLength};
 use sampler_store::{CutUsage, StoreError, SumPage, SumPosition, SumQuery, SumRow};
@@ -49,12 +50,9 @@ struct Collected {
     fields: usize,
     limit: usize,
     rows: Vec<SumRow>,
-    /// The approximate memory of the rows, and of the last one.
+    /// The approximate memory of the rows.
     bytes: usize,
-    last_bytes: usize,
     has_more: bool,
-    /// Whether a row has more measures than an answer may hold.
-    is_too_large: bool,
 }
 
 pub(crate) async fn sums(
@@ -152,12 +150,9 @@ impl MongoStore {
         let read = async move {
             let mut parts = usages.aggregate(pipeline).with_options(options).await?;
             while parts.advance().await? {
-                if !rows.add(parts.current()) {
+                if !rows.add(parts.current())? {
                     break;
                 }
-            }
-            if rows.is_too_large {
-                return Err(CallError::TooLarge);
             }
             Ok::<_, CallError>(rows)
         };
@@ -381,9 +376,12 @@ struct PartKey {
 
 impl Part {
     /// The group, by the fields that were grouped by.
-    fn group(&self, fields: usize) -> Option<Vec<Id>> {
-        let values = (0..fields).map(|number| self.id.key.group.get_str(number_name(number)));
-        values.map(|id| id.ok().map(Id::from_store)).collect()
+    fn group(&self, fields: usize) -> Result<Vec<Id>, raw::Unreadable> {
+        let values = (0..fields).map(|number| {
+            let value = self.id.key.group.get_str(number_name(number));
+            value.map(Id::from_store).map_err(raw::unreadable)
+        });
+        values.collect()
     }
 }
 
@@ -395,49 +393,40 @@ impl Collected {
             limit,
             rows: Vec::new(),
             bytes: 0,
-            last_bytes: 0,
             has_more: false,
-            is_too_large: false,
         }
     }
 
     /// Adds a part, which belongs to the last row or to one behind it. Returns whether there was room.
-    fn add(&mut self, raw: &RawDocument) -> bool {
-        let part = raw::read::<Part>(raw).ok();
-        let read = part.and_then(|part| Some((part.group(self.fields)?, part)));
-        let Some((group, part)) = read else {
-            return true;
-        };
-        let (windows, from) = (&self.windows, part.id.key.window);
-        let behind = windows.partition_point(|window| window.end.as_millis() <= from);
-        let Some(window) = windows.get(behind).copied() else {
-            return true;
+    fn add(&mut self, raw: &RawDocument) -> Result<bool, CallError> {
+        let part: Part = raw::read(raw).map_err(Error::from)?;
+        let group = part.group(self.fields).map_err(Error::from)?;
+        let from = part.id.key.window;
+        let is_before = |window: &Window| window.end.as_millis() <= from;
+        let Some(window) = self.windows.get(self.windows.partition_point(is_before)) else {
+            return Ok(true);
         };
         let last = self.rows.last();
-        if last.is_none_or(|row| row.window != window || row.group != group) {
-            let is_full = self.rows.len() == self.limit || self.bytes > PAGE_BYTES;
-            if is_full {
+        if last.is_none_or(|row| row.window != *window || row.group != group) {
+            if self.rows.len() == self.limit || self.bytes > PAGE_BYTES {
                 self.has_more = true;
-                return false;
+                return Ok(false);
             }
             let ids = group.iter().map(|id| id.as_str().len());
             self.bytes += ITEM_BYTES + ids.sum::<usize>();
-            self.last_bytes = 0;
-            self.rows.push(SumRow::new(window, group));
+            self.rows.push(SumRow::new(*window, group));
         }
-        let Some(row) = self.rows.last_mut() else {
-            return true;
-        };
+        let row = self.rows.last_mut().expect("there is one now");
         row.add_usages(part.usages.unsigned_abs(), &part.duration);
         for Measure { measure, quantity } in part.id.measures.as_slice() {
             if !row.amounts.contains_key(measure) {
-                let bytes = ITEM_BYTES + measure.as_str().len();
-                self.bytes += bytes;
-                self.last_bytes += bytes;
+                self.bytes += ITEM_BYTES + measure.as_str().len();
             }
             row.add_measure(measure.clone(), quantity.as_json(), &part.duration);
         }
-        self.is_too_large = self.last_bytes > ROW_BYTES_MAX;
-        !self.is_too_large
+        if self.bytes > PAGE_BYTES + ROW_BYTES_MAX {
+            return Err(CallError::TooLarge);
+        }
+        Ok(true)
     }
 }
