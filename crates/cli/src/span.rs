@@ -145,15 +145,13 @@ fn proof(proof: &Proof) -> String {
     };
     let usages = counted(proof.usages.unwrap_or_default(), "usage");
     let ledger = length_in_words(proof.ledger.unwrap_or_default());
-    let (relation, difference) = (
-        if proof.is_broken() {
-            "DIFFERS"
-        } else {
-            "differs"
-        },
-        proof.difference.unwrap_or_default(),
-    );
-    words + &format!("; the ledger has {usages} of {ledger}, and {relation} by {difference} ms")
+    let name = if proof.is_broken() {
+        "DIFFERENCE"
+    } else {
+        "difference"
+    };
+    let difference = proof.difference.unwrap_or_default();
+    words + &format!("; the ledger has {usages} of {ledger}, {name} {difference} ms")
 }
 
 /// Ranges that do not count; nothing where there are none.

@@ -76,7 +76,7 @@ fn what_is_not_billed_yet_is_told() {
 #[test]
 fn a_ledger_that_differs_is_a_failure_but_where_a_post_had_no_answer() {
     for (unanswered, code, words) in [
-        (0, 1, "and DIFFERS by 5 ms"),
+        (0, 1, ", DIFFERENCE 5 ms"),
         (
             HOUR,
             0,
