@@ -1,17 +1,16 @@
 //! Goes through all states of a scenario, the nearest first, or until a law is broken.
 
-use std::collections::{HashSet, VecDeque};
-use std::hash::BuildHasherDefault;
+use std::collections::VecDeque;
 
 use sampler_domain::ChangeKind;
 
 use crate::facts::Facts;
 use crate::laws::{Law, broken};
-use crate::liveness::{Future, Proven};
+use crate::liveness::Future;
 use crate::scenario::Scenario;
 use crate::state::State;
 use crate::steps::{About, Step};
-use crate::table::{Mixer, hash_of};
+use crate::table::{Marks, mark_of};
 use crate::world::World;
 
 /// What an exploration has found.
@@ -37,9 +36,9 @@ pub struct Violation {
     pub trace: Vec<String>,
 }
 
-/// The two workers are alike: a state and the one with the workers changed round have one fingerprint.
-fn fingerprint(world: &mut World, state: &State) -> u64 {
-    hash_of(state).min(hash_of(&swapped(world, state)))
+/// The two workers are alike: a state and the one with the workers changed round have one mark.
+fn mark(world: &mut World, state: &State) -> u64 {
+    mark_of(state).min(mark_of(&swapped(world, state)))
 }
 
 /// A state with the two workers changed round.
@@ -53,19 +52,20 @@ pub(crate) fn swapped(world: &mut World, state: &State) -> State {
     swapped
 }
 
-/// Explores at most so many states, until any law is broken.
-pub fn explore(scenario: Scenario, states_max: usize) -> Explored {
-    Search::new(scenario, None).run(states_max)
-}
-
-/// The same until this law is broken, whatever others are.
-pub fn explore_until(scenario: Scenario, law: Law, states_max: usize) -> Explored {
-    Search::new(scenario, Some(law)).run(states_max)
+/// Explores at most so many states, until a law is broken: any, or the one that is wanted.
+pub fn explore(scenario: Scenario, wanted: Option<Law>, states_max: usize) -> Explored {
+    let search = Search {
+        world: World::new(scenario),
+        proven: Marks::default(),
+        from: vec![(0, 0)],
+        wanted,
+    };
+    search.run(states_max)
 }
 
 struct Search {
     world: World,
-    proven: Proven,
+    proven: Marks,
     /// For each state the one before, and which of its steps leads here.
     from: Vec<(u32, u8)>,
     /// The one law that counts.
@@ -73,19 +73,10 @@ struct Search {
 }
 
 impl Search {
-    fn new(scenario: Scenario, wanted: Option<Law>) -> Self {
-        Self {
-            world: World::new(scenario),
-            proven: Proven::default(),
-            from: vec![(0, 0)],
-            wanted,
-        }
-    }
-
-    fn run(&mut self, states_max: usize) -> Explored {
+    fn run(mut self, states_max: usize) -> Explored {
         let first = self.world.first();
-        let mut seen: HashSet<u64, BuildHasherDefault<Mixer>> = HashSet::default();
-        seen.insert(fingerprint(&mut self.world, &first));
+        let mut seen = Marks::default();
+        seen.insert(mark(&mut self.world, &first));
         let mut queue = VecDeque::from([(first, 0_u32)]);
         let (mut steps, mut kinds, mut violation) = (0, Vec::new(), None);
         'all: while let Some((state, number)) = queue.pop_front() {
@@ -96,7 +87,7 @@ impl Search {
                 {
                     kinds.push(kind);
                 }
-                if !seen.insert(fingerprint(&mut self.world, &next)) {
+                if !seen.insert(mark(&mut self.world, &next)) {
                     continue;
                 }
                 let next_number = self.from.len() as u32;
@@ -135,7 +126,7 @@ impl Search {
                 let mut trace = self.trace(number);
                 trace.push(format!("and from there: {future:?}"));
                 let say = |step: &Step, facts: &Facts| trace.push(line(step, facts));
-                future.fails(&mut self.world, state, &mut Proven::default(), say);
+                future.fails(&mut self.world, state, &mut Marks::default(), say);
                 return Some(Violation { law, trace });
             }
         }

@@ -22,7 +22,7 @@ mod table;
 mod worker;
 mod world;
 
-pub use explore::{Explored, Violation, explore, explore_until};
+pub use explore::{Explored, Violation, explore};
 pub use laws::Law;
 pub use planted::Planted;
 pub use scenario::{LARGE, SMALL, Scenario};

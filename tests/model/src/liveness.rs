@@ -4,16 +4,13 @@
 //!
 //! So no state is a dead end, and none waits for a particular worker.
 
-use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
-
 use crate::explore::swapped;
 use crate::facts::Facts;
 use crate::laws::{Law, broken};
 use crate::state::{Deed, State};
 use crate::steps::{Next, Step, When, Who, tick};
 use crate::stretch::{Stretch, each};
-use crate::table::{Mixer, hash_of};
+use crate::table::{Marks, mark_of};
 use crate::worker;
 use crate::world::World;
 
@@ -23,9 +20,6 @@ const STEPS_MAX: usize = 400;
 const TICKS_MAX: u8 = 8;
 /// More actions of operators than any scenario needs to its end.
 const ACTS: u8 = 200;
-
-/// The states from which all has come to its end, by their fingerprints.
-pub(crate) type Proven = HashSet<u64, BuildHasherDefault<Mixer>>;
 
 /// How a state goes on.
 #[derive(Clone, Copy, Debug)]
@@ -42,12 +36,13 @@ impl Future {
         [false, true].into_iter().flat_map(of_refuses)
     }
 
-    /// The law that does not hold in it, or at its end; `say` is told each step.
+    /// The law that does not hold in it, or at its end. `proven` has the states from which all has come to a good
+    /// end; `say` is told each step.
     pub(crate) fn fails(
         self,
         world: &mut World,
         state: &State,
-        proven: &mut Proven,
+        proven: &mut Marks,
         mut say: impl FnMut(&Step, &Facts),
     ) -> Option<Law> {
         let mut state = self.begun(world, state);
@@ -87,7 +82,7 @@ impl Future {
     /// What a state is told apart by, and whose turn it is; the workers are alike.
     fn mark(self, world: &mut World, state: &State, turn: usize) -> u64 {
         let swapped = swapped(world, state);
-        let mark = hash_of(&(state, turn)).min(hash_of(&(swapped, 1 - turn)));
+        let mark = mark_of(&(state, turn)).min(mark_of(&(swapped, 1 - turn)));
         mark.wrapping_add(u64::from(self.refuses))
     }
 

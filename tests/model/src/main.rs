@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 /// Says how many states there are, and which law is broken, if one is. Returns whether all hold.
 fn tell(name: &str) -> bool {
     let begun = Instant::now();
-    let explored = explore(Scenario::of(name), STATES_MAX);
+    let explored = explore(Scenario::of(name), None, STATES_MAX);
     let seconds = begun.elapsed().as_secs_f64();
     let (states, steps) = (explored.states, explored.steps);
     let broken = explored.violation.map(|violation| {

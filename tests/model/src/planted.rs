@@ -57,7 +57,7 @@ planted! {
     SkipBeyondCorrection, "a skipped correction goes on to the end", "two windows", OnCuts;
     SkipDropsFlag, "a skip drops the flag", "window", ExcludedCounts;
     SkipLosesForeignId, "a skip loses the id of another program",
-        "three acts, foreign", Windows;
+        "foreign", Windows;
     SkipPosts, "a skip posts", "window", ExcludedCounts;
     SkipBills, "what is skipped counts as billed", "window", Sum;
     AcceptanceDropsExcluded, "what was accepted and skipped is taken for recorded",
@@ -69,7 +69,7 @@ planted! {
     SilenceNamesNothing, "no name again after a change without an answer",
         "late", ExcludedCounts;
     SilenceNamesNoAgain, "no name again after that for what is sent again",
-        "three acts, late", ExcludedCounts;
+        "late", ExcludedCounts;
     UnnamedPlan, "a run posts a plan that names another", "window", ExcludedCounts;
     UnnamedAgain, "a run sends again what names another", "window", ExcludedCounts;
     ReplacesPlanUnflagged, "no flag where a run is replaced on a plan",
@@ -90,7 +90,7 @@ planted! {
     EntryBeforeAnswer, "the entry precedes the answer", "window", EntryCounts;
     PostsWithoutLookUp, "nothing is looked up where the upstream forgets", "forgets", OneId;
     AgainWithoutLookUp, "what is sent again is not looked up",
-        "remembers for a while", OneId;
+        "horizon", OneId;
     NotThereUnnoted, "\"not there\" is not recorded", "forgets", OneId;
     AnyNotThereIsMine, "a run takes each \"not there\" for its own", "forgets", OneId;
     RightsNeverEnd, "\"not there\" is a right to post for ever", "forgets", OneId;

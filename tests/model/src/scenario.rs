@@ -8,23 +8,23 @@ use crate::stretch::at;
 /// The scenarios that the tests go through: a name, and what differs from the least, which is half a window without
 /// operators ([`Scenario::of`]).
 pub const SMALL: [(&str, &str); 12] = [
-    ("window", "start=0 acts=2"),
+    ("window", "start=0 acts=3"),
     ("probe", "acts=2 suspend=2 probes"),
     ("unclear", "acts=2 unclear"),
-    ("foreign", "start=0 acts=1 foreign"),
-    ("time", "now=1 acts=1"),
-    ("silence", "acts=1 lost"),
-    ("late", "acts=1 lost late"),
+    ("foreign", "start=0 acts=2 foreign"),
+    ("time", "now=1 acts=2"),
+    ("silence", "acts=2 lost"),
+    ("late", "acts=2 lost late"),
     ("windows", "reach=4"),
-    ("parts", "reach=3 acts=1 parts"),
+    ("parts", "reach=3 acts=2 parts"),
     ("dimension", "start=3 reach=6 coarser"),
-    ("forgets", "horizon=0 ticks=1"),
-    ("horizon", "horizon=1 ticks=1"),
+    ("forgets", "acts=1 horizon=0 ticks=1"),
+    ("horizon", "acts=2 horizon=1 ticks=1"),
 ];
 
 /// The scenarios that are too large for tests.
 pub const LARGE: [(&str, &str); 13] = [
-    ("three acts", "start=0 acts=3"),
+    ("four acts", "start=0 acts=4"),
     ("three acts in parts", "reach=4 acts=3 parts"),
     ("three acts and probes", "start=0 acts=3 suspend=2 probes"),
     ("three acts, foreign", "start=0 acts=3 foreign parts"),

@@ -1,8 +1,10 @@
 //! Values with numbers, so that states are small and each step of the driver is worked out once.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
+
+use foldhash::quality::FixedState;
 
 use crate::state::Number;
 
@@ -40,53 +42,11 @@ impl<T> Default for Table<T> {
 }
 
 /// A map whose keys are a few numbers.
-pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixer>>;
+pub(crate) type Map<K, V> = HashMap<K, V, FixedState>;
 
-/// Hashes small values fast and well.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mixer(u64);
+/// What states are told apart by.
+pub(crate) type Marks = HashSet<u64, FixedState>;
 
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        fold(self.0, 0x9E37_79B9_7F4A_7C15)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u8(&mut self, number: u8) {
-        self.write_u64(number.into());
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(number.into());
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        let mixed = fold(
-            self.0 ^ number ^ 0xA076_1D64_78BD_642F,
-            0xE703_7ED1_A0B4_28DB,
-        );
-        self.0 = mixed.wrapping_add(0x8EBC_6AF0_9C88_C6E3);
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        self.write_u64(number as u64);
-    }
-}
-
-fn fold(left: u64, right: u64) -> u64 {
-    let product = u128::from(left) * u128::from(right);
-    (product >> 64) as u64 ^ product as u64
-}
-
-pub(crate) fn hash_of(value: &impl Hash) -> u64 {
-    let mut mixer = Mixer::default();
-    value.hash(&mut mixer);
-    mixer.finish()
+pub(crate) fn mark_of(value: &impl Hash) -> u64 {
+    FixedState::default().hash_one(value)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use sampler_model::{Planted, Scenario, explore_until};
+use sampler_model::{Planted, Scenario, explore};
 
 /// More states than any bug needs to be found.
 const STATES_MAX: usize = 1_000_000;
@@ -11,7 +11,7 @@ const STATES_MAX: usize = 1_000_000;
 fn each_planted_bug_breaks_its_law() {
     for (planted, _, name, law) in Planted::ALL {
         let scenario = Scenario::of(name).with(*planted);
-        let explored = explore_until(scenario, *law, STATES_MAX);
+        let explored = explore(scenario, Some(*law), STATES_MAX);
         let (states, violation) = (explored.states, explored.violation);
         assert!(
             violation.is_some(),
