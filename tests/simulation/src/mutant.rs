@@ -100,14 +100,30 @@ pub const PLANTED: [Found; 31] = [
     found(Mutant::RecordIgnoresVersion, 0, &[LAW]),
     found(Mutant::PlanIgnoresVersion, 0, &[LAW]),
     found(Mutant::GuidPerAttempt, 0, &["was never planned"]),
-    found(Mutant::TimestampPerAttempt, 0, &["for the second time", "does not stand for"]),
-    found(Mutant::FailureCountsAsAccepted, 0, &["the upstream has not accepted"]),
+    found(
+        Mutant::TimestampPerAttempt,
+        0,
+        &["for the second time", "does not stand for"],
+    ),
+    found(
+        Mutant::FailureCountsAsAccepted,
+        0,
+        &["the upstream has not accepted"],
+    ),
     found(Mutant::RetentionUntold, 0, &["is kept 2 times"]),
     found(Mutant::AcceptsUnknownOutcome, 0, &["is kept 0 times"]),
     found(Mutant::CompletesBeforeEnd, 0, &["is complete"]),
-    found(Mutant::ResolvesLostCommands, 0, &["and is kept now", "and was refused now"]),
+    found(
+        Mutant::ResolvesLostCommands,
+        0,
+        &["and is kept now", "and was refused now"],
+    ),
     found(Mutant::CommandsWithoutTimeLimit, 0, &["is kept", "has it"]),
-    found(Mutant::StopsWithoutCorrelationId, 0, &["is kept 2 times", "is kept now"]),
+    found(
+        Mutant::StopsWithoutCorrelationId,
+        0,
+        &["is kept 2 times", "is kept now"],
+    ),
     found(Mutant::EntryAfterRecord, 0, &["but has no entry"]),
     found(Mutant::ExpiresTooEarly, 0, &["expired before its time"]),
     found(Mutant::ResendsOtherBytes, 0, &["with other content"]),
@@ -124,10 +140,22 @@ pub const PLANTED: [Found; 31] = [
     found(Mutant::RemovesWhatIsSentAgain, 0, &["was removed"]),
     found(Mutant::DropsWatches, 0, &["nobody knows"]),
     found(Mutant::UpdateOverlooksEnds, 0, &["was halved"]),
-    found(Mutant::PostsWithoutAsking, FORGETFUL, &["for the second time"]),
+    found(
+        Mutant::PostsWithoutAsking,
+        FORGETFUL,
+        &["for the second time"],
+    ),
     found(Mutant::BelievesAtOnce, FORGETFUL, &["for the second time"]),
-    found(Mutant::BelievesNoAnswer, FORGETFUL, &["for the second time"]),
-    found(Mutant::ResendsWithoutAsking, FORGETFUL, &["for the second time"]),
+    found(
+        Mutant::BelievesNoAnswer,
+        FORGETFUL,
+        &["for the second time"],
+    ),
+    found(
+        Mutant::ResendsWithoutAsking,
+        FORGETFUL,
+        &["for the second time"],
+    ),
 ];
 
 impl Mutant {

@@ -57,7 +57,7 @@ impl Acts {
 }
 
 impl Act {
-    fn on_span(span: &Span, verb: &str, more: Value) -> Self {
+    fn on_span(span: &Span, verb: &str, more: &Value) -> Self {
         let mut body = json!({ "reason": "simulated" });
         for (name, value) in more.as_object().into_iter().flatten() {
             body[name] = value.clone();
@@ -78,7 +78,7 @@ impl Act {
     }
 
     pub(crate) fn resume(span: &Span) -> Self {
-        Self::on_span(span, "resume", Value::Null)
+        Self::on_span(span, "resume", &Value::Null)
     }
 
     fn resume_cause(span: &Span) -> Option<Self> {
@@ -90,7 +90,7 @@ impl Act {
     }
 
     pub(crate) fn resend(span: &Span) -> Self {
-        Self::on_span(span, "resend", Value::Null)
+        Self::on_span(span, "resend", &Value::Null)
     }
 
     pub(crate) fn resend_missing(usage_guid: &str) -> Self {
@@ -132,14 +132,13 @@ impl World {
     /// Operators skip, resume and resend some of what there is at this moment.
     pub(crate) fn operate(&self, seed: u64) {
         let rng = &mut Rng::new(seed, 0);
+        let add = |act| self.acts.add(act);
         for span in self.store.all().into_iter().map(|kept| kept.span) {
             if span.suspension().is_some() {
                 match rng.below(10) {
                     0..=4 => self.acts.add(self.skip(&span, rng)),
                     5 => self.acts.add(Act::resume(&span)),
-                    6..=7 => Act::resume_cause(&span)
-                        .into_iter()
-                        .for_each(|act| self.acts.add(act)),
+                    6..=7 => Act::resume_cause(&span).into_iter().for_each(add),
                     _ => {}
                 }
             }
@@ -199,7 +198,9 @@ impl World {
             1 if is_suspended => Some(Act::resume(after)),
             _ => Act::resume_cause(after),
         };
-        act.into_iter().for_each(|act| self.acts.add(act));
+        if let Some(act) = act {
+            self.acts.add(act);
+        }
     }
 
     /// A usage is missing upstream since just now: the same.
@@ -227,7 +228,7 @@ impl World {
         let refused = planned.map_or(span.processing.last, |planned| planned.interval);
         let cut = span.processing.cuts.last();
         if rng.percent(50) || refused.end < refused.start {
-            return Act::on_span(span, "skip", Value::Null);
+            return Act::on_span(span, "skip", &Value::Null);
         }
         let mut until = refused.end;
         if let Some(cut) = cut {
@@ -242,7 +243,8 @@ impl World {
             until = until.plus(rng.between(-length, 2 * length));
         }
         let until = span.end.map_or(until, |end| until.min(end));
-        Act::on_span(span, "skip", json!({ "until": until.as_millis() }))
+        let times = json!({ "until": until.as_millis() });
+        Act::on_span(span, "skip", &times)
     }
 }
 
@@ -261,5 +263,5 @@ fn part_resent(span: &Span, rng: &mut Rng) -> Act {
         2 => json!({ "to": within(rng).as_millis() }),
         _ => json!({ "from": low.as_millis(), "to": within(rng).max(low.plus(1)).as_millis() }),
     };
-    Act::on_span(span, "resend", times)
+    Act::on_span(span, "resend", &times)
 }

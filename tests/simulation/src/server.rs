@@ -50,10 +50,6 @@ impl CommandFailure for Failed {
     fn is_duplicate_key(&self) -> bool {
         *self == Self::Duplicate
     }
-
-    fn may_still_execute(&self) -> bool {
-        *self == Self::Lost
-    }
 }
 
 /// One write of a command.
@@ -79,9 +75,6 @@ pub(crate) trait Statement: Debug + Send + Sync + 'static {
 
     /// What became of the statement; `None` if it can be tried again.
     fn resolve(&self, world: &World) -> Option<Self::Answer>;
-
-    /// Whether the answer stays true if the same statement is carried out after all.
-    fn outlasts(answer: &Self::Answer) -> bool;
 }
 
 /// What became of a statement.
@@ -199,13 +192,6 @@ impl Statement for Opening {
         // A start that is alone is looked up for what it may overlap before it is tried again.
         world.store.with(|table| table.resolve_start(&self.0))
     }
-
-    fn outlasts(answer: &StartOutcome) -> bool {
-        match answer {
-            StartOutcome::Opened | StartOutcome::Repeated { .. } => true,
-            StartOutcome::Refused(_) => false,
-        }
-    }
 }
 
 /// Sets the end of a span.
@@ -243,13 +229,6 @@ impl Statement for Ending {
     fn resolve(&self, world: &World) -> Option<StopOutcome> {
         world.store.with(|table| table.resolve_stop(&self.0))
     }
-
-    fn outlasts(answer: &StopOutcome) -> bool {
-        match answer {
-            StopOutcome::Ended | StopOutcome::Repeated => true,
-            StopOutcome::Refused(_) => false,
-        }
-    }
 }
 
 /// Inserts an entry of the ledger, and has its usage watched.
@@ -282,10 +261,6 @@ impl Statement for EntryInsert {
     fn resolve(&self, world: &World) -> Option<()> {
         let guid = &self.entry.usage_guid;
         world.store.with(|table| table.entry(guid).map(|_| ()))
-    }
-
-    fn outlasts((): &()) -> bool {
-        true
     }
 }
 
@@ -362,10 +337,6 @@ impl Statement for Changing {
         }
         let can_be_made = now.processing.version == self.read.processing.version;
         (!can_be_made).then_some(Changed::Rejected)
-    }
-
-    fn outlasts(_: &Changed) -> bool {
-        true
     }
 }
 

@@ -10,8 +10,8 @@ use sampler_settings::worker::{
     SuspensionSettings,
 };
 use sampler_settings::{
-    DistressSettings, LedgerRetention, ReceiverSettings, SamplingSettings,
-    SlackSettings, WorkerSettings,
+    DistressSettings, LedgerRetention, ReceiverSettings, SamplingSettings, SlackSettings,
+    WorkerSettings,
 };
 
 use super::mutant::Mutant;

@@ -99,14 +99,6 @@ impl<S: Statement> GroupWriter for Grouped<S> {
         500
     }
 
-    fn execution_limit(&self) -> Duration {
-        self.connection.world.setup.answered_within()
-    }
-
-    fn outlasts_late_commands(answer: &S::Answer) -> bool {
-        S::outlasts(answer)
-    }
-
     async fn send(&self, batch: &[Arc<S>], send_by: Instant) -> CommandResult<Self> {
         let made = self.connection.command(batch, send_by).await;
         let resolves = self.connection.world.setup.mutant == Mutant::ResolvesLostCommands;
@@ -338,7 +330,7 @@ impl Events for SimStore {
         let answer = self.starts.submit(Arc::new(Opening(new))).await;
         match &answer {
             Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(StartOutcome::Opened),
-            Ok(started) if !Opening::outlasts(started) => self.connection.world.note_refused(id),
+            Ok(StartOutcome::Refused(_)) => self.connection.world.note_refused(id),
             Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {
                 self.connection.world.note_refused(id);
             }
@@ -352,7 +344,7 @@ impl Events for SimStore {
         let answer = self.stops.submit(Arc::new(Ending(new))).await;
         match &answer {
             Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(StopOutcome::Ended),
-            Ok(stopped) if !Ending::outlasts(stopped) => self.connection.world.note_refused(id),
+            Ok(StopOutcome::Refused(_)) => self.connection.world.note_refused(id),
             Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {
                 self.connection.world.note_refused(id);
             }

@@ -116,7 +116,7 @@ impl Claim {
             let may_count = place == 0 || again.range.unanswered;
             claim.open(may_count, again.range.interval);
         }
-        for planned in &processing.planned {
+        if let Some(planned) = &processing.planned {
             claim.open(true, planned.interval);
         }
         claim
@@ -349,9 +349,7 @@ impl World {
         drop(facts);
         if let Some(guid) = lacking {
             let id = &before.id;
-            self.report_violation(format!(
-                "{guid} of span {id} is recorded, but has no entry"
-            ));
+            self.report_violation(format!("{guid} of span {id} is recorded, but has no entry"));
         }
     }
 

@@ -162,7 +162,13 @@ fn report(done: u64, stats: &Stats, took: Duration) {
     );
     println!(
         "{} usages set aside; {} acts of operators: {} skips, {} trims, {} usages sent again; {} posts flagged later, {} acceptances moved",
-        stats.set_aside, stats.acts, stats.skips, stats.trims, stats.resent, stats.flags, stats.moves
+        stats.set_aside,
+        stats.acts,
+        stats.skips,
+        stats.trims,
+        stats.resent,
+        stats.flags,
+        stats.moves
     );
 }
 

@@ -118,7 +118,11 @@ impl World {
                 planted.processing.complete = true;
                 self.store.with(|table| table.put(planted));
             }
-            if self.store.with(|table| table.remove(std::slice::from_ref(id))) == 1 {
+            if self
+                .store
+                .with(|table| table.remove(std::slice::from_ref(id)))
+                == 1
+            {
                 removed += 1;
                 self.note_removed(span);
             }
