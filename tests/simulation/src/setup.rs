@@ -264,12 +264,15 @@ impl Setup {
         }
     }
 
-    /// How long the ledger keeps an entry of this granularity, ms. What operators resend must still be there,
-    /// also after the run; otherwise some entries expire while it lasts.
+    /// Whether no entry expires while the run lasts: what is missing upstream can be sent again.
+    pub(crate) fn keeps_entries(&self) -> bool {
+        self.sets_aside > 0 || self.keeps_entries
+    }
+
+    /// How long the ledger keeps an entry of this granularity, ms. In some runs, some expire while the run lasts.
     pub(crate) fn kept_for(&self, granularity: Granularity) -> i64 {
         let tick = self.scale.tick;
-        let is_needed = self.sets_aside > 0 || self.keeps_entries;
-        let longer = i64::from(is_needed) * (100 * self.scale.horizon + DAY);
+        let longer = i64::from(self.keeps_entries()) * (100 * self.scale.horizon + DAY);
         longer
             + match granularity {
                 Granularity::Minute => 2 * tick,

@@ -310,9 +310,6 @@ impl Upstream for SimUpstream {
             format!("posts {} ({outcome:?})", usage.dedup_id)
         });
         let taking = self.carry_out(&usage, transfer, &mut rng).await;
-        if outcome == PostOutcome::Refused {
-            self.world.note_usage_refused(&usage);
-        }
         pause(transfer.reply_delay).await;
         self.life.checkpoint().await;
         let is_late = taking.is_none() && outcome == PostOutcome::Accepted;
@@ -322,6 +319,9 @@ impl Upstream for SimUpstream {
             outcome
         };
         let (answer, details) = self.answer(heard, taking.as_ref(), &mut rng);
+        if matches!(answer, Answer::Refused { .. }) {
+            self.world.note_usage_refused(&usage);
+        }
         self.world
             .log(&self.name, || format!("hears {answer:?} {details:?}"));
         Posted {
