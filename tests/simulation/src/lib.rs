@@ -31,6 +31,7 @@ mod stops;
 mod store;
 mod truth;
 mod upstream;
+mod verify;
 mod world;
 
 pub use mutant::{Found, Mutant, PLANTED};

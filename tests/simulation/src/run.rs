@@ -151,6 +151,7 @@ impl Run {
         self.finish().await;
         acting.abort();
         let span_millis = self.world.check();
+        self.world.verify().await;
         let (violations, log) = self.world.findings();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let tally = &self.world.tally;
