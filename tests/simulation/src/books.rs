@@ -1,17 +1,13 @@
-//! The books of the stand-in for Abacus: what it has taken, what of that counts, and what it has set
-//! aside.
+//! The books of the stand-in for the upstream: what it has taken, what of that counts, and what it has set aside.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use sampler_domain::{Id, Interval, Timestamp, Usage};
+use sampler_domain::{Id, Timestamp, Usage};
 use sampler_testkit::rng::{Rng, mix};
 use sampler_upstream::LookupAnswer;
 
-use super::op::Kind;
-use super::setup::Closing;
 use super::world::{Tally, World};
-use crate::calendar::DAY;
 
 /// The key by which Abacus recognises a repeat; space and measures are not part of it.
 type Key = (String, Timestamp, Timestamp, [Id; 5]);
@@ -19,10 +15,7 @@ type Key = (String, Timestamp, Timestamp, [Id; 5]);
 /// Errors for which usages are set aside after they were accepted.
 const ERRORS: [&str; 3] = ["emplannotfound", "retriesexhausted", "epriceplannotfound"];
 
-/// The error of a usage whose month was closed when it came.
-const MONTH_CLOSED: &str = "monthclosed";
-
-/// All that Abacus has.
+/// All that the upstream has.
 #[derive(Default)]
 pub(crate) struct StandIn(Mutex<Books>);
 
@@ -35,7 +28,7 @@ struct Books {
     answers: u64,
 }
 
-/// A usage that Abacus has taken.
+/// A usage that the upstream has taken.
 struct Taken {
     usage: Usage,
     /// When.
@@ -55,11 +48,20 @@ struct Document {
     decided_at: Timestamp,
 }
 
+/// What became of a usage that reached the upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct Taking {
+    pub(crate) location: String,
+    /// It was recognised as a repeat, and passed over.
+    pub(crate) is_repeat: bool,
+}
+
 impl StandIn {
     fn books(&self) -> MutexGuard<'_, Books> {
         self.0.lock().expect("nobody panics with it")
     }
 
+    /// All usages that count.
     pub(crate) fn counted(&self) -> Vec<Usage> {
         let books = self.books();
         let counted = books.taken.values().filter(|it| it.set_aside.is_none());
@@ -71,11 +73,6 @@ impl StandIn {
         let books = self.books();
         let aside = books.taken.values().filter(|it| it.set_aside.is_some());
         aside.map(|taken| taken.usage.clone()).collect()
-    }
-
-    /// Whether a `Location` is that of a usage, not of a repeat.
-    pub(crate) fn has_document(&self, location: &str) -> bool {
-        self.books().documents.contains_key(location)
     }
 
     /// The answer to a lookup of a usage, of an upstream that knows what it had then, by its id.
@@ -90,7 +87,7 @@ impl StandIn {
         }
     }
 
-    /// The answer to a question for a usage.
+    /// The answer to a question for a usage, of an upstream that knows those to which it gave a `Location`.
     pub(crate) fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> LookupAnswer {
         match self.books().documents.get(location) {
             Some(document) if document.usage_guid != usage_guid => LookupAnswer::Mismatch {
@@ -130,50 +127,35 @@ fn key(usage: &Usage) -> Key {
 }
 
 impl World {
-    /// Whether Abacus has a usage of this id.
-    pub(crate) fn has_counted(&self, usage: &Usage) -> bool {
-        let plans = &self.truth.facts().plans;
-        plans.get(&usage.dedup_id).is_some_and(|plan| plan.counted)
-    }
-
-    /// Abacus receives a usage, and takes it unless it is a repeat: it counts, or is set aside later. A
-    /// usage that was set aside is taken again. Returns the `Location` that Abacus answers, and whether it
-    /// has taken the usage.
-    pub(crate) fn take(&self, usage: &Usage) -> (String, bool) {
+    /// The upstream receives a usage, and takes it unless it is a repeat: it counts, or is set aside later. A
+    /// usage that was set aside is taken again.
+    pub(crate) fn take(&self, usage: &Usage) -> Taking {
         let (key, now) = (key(usage), self.now());
-        let mut books = self.abacus.books();
+        let mut books = self.books.books();
         books.answers += 1;
         let location = format!("/v1/metering/collected/usage/{}", books.answers);
         let mut rounds = 0;
         if let Some(first) = books.taken.get(&key) {
             rounds = first.rounds + 1;
-            let (same, is_repeat) = (first.usage == *usage, self.remembers(first, now));
-            if !same {
+            if first.usage != *usage {
                 self.report_violation(format!(
                     "{} was posted again with other content",
                     usage.dedup_id
                 ));
             }
-            if is_repeat {
-                return (location, false);
+            if self.remembers(first, now) {
+                let is_repeat = true;
+                return Taking {
+                    location,
+                    is_repeat,
+                };
+            }
+            if first.set_aside.is_none() {
+                let guid = &usage.dedup_id;
+                self.report_violation(format!("the usage {guid} counts for the second time"));
             }
         }
-        let today = now.as_millis().div_euclid(DAY);
-        if self.setup.puts_future_aside && usage.end.as_millis() >= (today + 1) * DAY {
-            self.report_violation(format!(
-                "{} was set aside: it lies after today",
-                usage.dedup_id
-            ));
-            return (location, false);
-        }
-        let Some(is_closed) = self.takes_for_its_month(usage) else {
-            self.report_violation(format!(
-                "{} was set aside: its month is closed",
-                usage.dedup_id
-            ));
-            return (location, false);
-        };
-        let (set_aside, decided_at) = self.decide(usage, rounds, is_closed);
+        let (set_aside, decided_at) = self.decide(usage, rounds);
         let document = Document {
             usage_guid: usage.dedup_id.clone(),
             set_aside,
@@ -189,19 +171,18 @@ impl World {
         };
         books.taken.insert(key, taken);
         drop(books);
-        let length = duration(usage);
-        let what = set_aside.unwrap_or("counts");
-        self.log("Abacus", || {
-            format!("takes {} {length}: {what}", usage.dedup_id)
+        self.log("upstream", || {
+            let what = set_aside.unwrap_or("counts");
+            format!("takes {} {}: {what}", usage.dedup_id, duration(usage))
         });
-        if set_aside.is_none() {
-            self.note_counted(usage, length);
-            self.check_window(&usage.dedup_id);
-        } else {
+        if set_aside.is_some() {
             Tally::add(&self.tally.set_aside);
-            self.note_set_aside(usage, length);
         }
-        (location, true)
+        self.note_accepted(usage);
+        Taking {
+            location,
+            is_repeat: false,
+        }
     }
 
     /// Whether a repeat of a usage is recognised. An upstream that forgets knows what it has stored, for a
@@ -213,72 +194,14 @@ impl World {
         }
     }
 
-    /// Whether a usage is set aside, and when that is decided. A closed month takes none, and in some runs
-    /// others fail, too, until all faults end.
-    fn decide(
-        &self,
-        usage: &Usage,
-        round: u64,
-        is_closed: bool,
-    ) -> (Option<&'static str>, Timestamp) {
+    /// Whether a usage is set aside, and when that is decided. None is once all faults have ended.
+    fn decide(&self, usage: &Usage, round: u64) -> (Option<&'static str>, Timestamp) {
         let row = usage.dedup_id.bytes();
         let row = row.fold(round, |all, byte| mix(all ^ u64::from(byte)));
         let rng = &mut Rng::new(self.setup.seed ^ row, 11);
         let fails = !self.is_over() && rng.percent(self.setup.sets_aside);
-        let set_aside = if is_closed && self.setup.sets_aside > 0 {
-            Some(MONTH_CLOSED)
-        } else {
-            fails.then(|| *rng.pick(&ERRORS))
-        };
+        let set_aside = fails.then(|| *rng.pick(&ERRORS));
         let delay = rng.log_uniform(self.setup.scale.tick);
         (set_aside, self.now().plus(delay))
-    }
-
-    /// Whether a usage comes for a closed month; `None` if it should have come in time. One that nobody
-    /// could deliver in time counts in some runs all the same, so that the law can be checked for it,
-    /// too.
-    fn takes_for_its_month(&self, usage: &Usage) -> Option<bool> {
-        let Some(closing) = self.setup.closing else {
-            return Some(false);
-        };
-        let now = self.now();
-        if usage.end >= closing.month_end || now < closing.month_end {
-            return Some(false);
-        }
-        if now <= closing.closes_at() {
-            Tally::add(&self.tally.closing);
-            return Some(false);
-        }
-        let excused = self.is_known_late(usage, closing);
-        if excused {
-            Tally::add(&self.tally.excused);
-        }
-        excused.then_some(true)
-    }
-
-    /// Whether the store learned too late of the start, or of the stop that the interval leads to.
-    /// Or the start was reported so late that its backlog is too long, or the usage was withheld.
-    fn is_known_late(&self, usage: &Usage, closing: Closing) -> bool {
-        let facts = self.truth.facts();
-        let Some(plan) = facts.plans.get(&usage.dedup_id) else {
-            return false;
-        };
-        let kept = facts.kept.iter().filter(|kept| kept.span == plan.span);
-        let span_start = self.store.with(|table| Some(table.find(&plan.span)?.start));
-        let backlog = kept
-            .clone()
-            .find(|kept| kept.kind == Kind::Start)
-            .map_or(0, |kept| {
-                kept.kept_at.since(span_start.unwrap_or(kept.kept_at))
-            });
-        // What was withheld waits for an operator to send again what it takes back.
-        if backlog > closing.backlog_most || plan.withheld {
-            return true;
-        }
-        let mut late = kept.filter(|kept| kept.kept_at > closing.quiet_from());
-        let end = self.store.with(|table| table.find(&plan.span)?.end);
-        let Interval { start, end: until } = plan.interval;
-        let by_stop = until < start || Some(until) == end;
-        late.any(|kept| kept.kind == Kind::Start || by_stop)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sampler_domain::{Entry, EntryState, Span, SpanId, Target, Timestamp, Usage};
+use sampler_domain::{Interval, Span, SpanId, Target, Usage};
 
 use super::books::duration;
 use super::op::{Event, Kind};
@@ -17,224 +17,140 @@ impl World {
         let spans: Vec<Span> = kept.chain(removed).collect();
         self.check_sums(&spans);
         self.check_usages(&spans);
-        self.check_windows(&spans);
+        self.check_ledger(&spans);
+        self.check_proofs();
+        self.check_set_aside();
         self.check_overlaps(&spans);
         self.check_events(&spans);
         self.check_refusals(&spans);
         self.check_incomplete(&spans);
-        self.check_ledger(&spans);
-        self.check_withheld();
         let lengths = spans
             .iter()
             .filter_map(|span| Some(span.end?.since(span.start)));
         lengths.filter(|length| *length > 0).sum()
     }
 
-    /// The law, from what Abacus counts and nothing else: for each span, and for each target.
+    /// The law, from what the upstream counts and nothing else: for each span, and for each target. What a span
+    /// excluded when it was removed stays so.
     fn check_sums(&self, spans: &[Span]) {
         let mut due: BTreeMap<Target, i64> = BTreeMap::new();
+        let mut counted: BTreeMap<Target, i64> = BTreeMap::new();
+        let (mut is_whole, no_sum) = (true, 0);
         for span in spans {
             let (Some(end), true) = (span.end, span.processing.complete) else {
                 self.report_violation(format!("span {} is not complete at the end", span.id));
                 continue;
             };
-            let length = end.since(span.start) - self.missing_of(&span.id);
-            let sum = self.truth.facts().sums.get(&span.id).copied();
-            if sum != Some(length) {
+            self.check_law(span);
+            if !span.processing.excluded.is_empty() {
+                is_whole = false;
+                continue;
+            }
+            let length = end.since(span.start);
+            let facts = self.truth.facts();
+            let sum = facts.spans.get(&span.id).map_or(no_sum, |it| it.sum);
+            drop(facts);
+            if sum != length {
                 self.report_violation(format!(
-                    "{sum:?} ms of span {} count, not {length} ms",
+                    "{sum} ms of span {} are accepted, not {length} ms",
                     span.id
                 ));
             }
             *due.entry(span.target.clone()).or_default() += length;
         }
-        let mut counted: BTreeMap<Target, i64> = BTreeMap::new();
-        for usage in self.abacus.counted() {
+        let accepted = self.books.counted().into_iter();
+        for usage in accepted.chain(self.books.set_aside()) {
             *counted.entry(usage.target.clone()).or_default() += duration(&usage);
         }
         due.retain(|_, sum| *sum != 0);
         counted.retain(|_, sum| *sum != 0);
-        if due != counted {
-            self.report_violation(format!("by target {counted:?} counts, not {due:?}"));
+        if is_whole && due != counted {
+            self.report_violation(format!("by target {counted:?} is accepted, not {due:?}"));
         }
     }
 
-    /// Entries, totals, how far spans are sampled, and what Abacus counts agree, entry by entry.
+    /// Each accepted usage has an entry that says what the upstream has, and no other usage has one.
     fn check_ledger(&self, spans: &[Span]) {
+        let excludes = |span: &&Span| !span.processing.excluded.is_empty();
+        let with_rest = spans.iter().filter(excludes).map(|span| &span.id);
+        let with_rest: BTreeSet<&SpanId> = with_rest.collect();
         let facts = self.truth.facts();
-        let by_guid = |usages: Vec<Usage>| -> BTreeMap<String, Usage> {
-            let named = usages
-                .into_iter()
-                .map(|usage| (usage.dedup_id.clone(), usage));
-            named.collect()
-        };
-        let (counted, aside) = (
-            by_guid(self.abacus.counted()),
-            by_guid(self.abacus.set_aside()),
-        );
-        for (guid, plan) in facts.plans.iter() {
-            let has_entry = facts.entries.contains_key(guid);
-            if has_entry != (plan.noted && !plan.interval.is_empty()) {
-                let what = if has_entry { "an" } else { "no" };
-                self.report_violation(format!("the usage {guid} has {what} entry"));
+        for guid in facts.accepted.keys() {
+            let span = facts.span_of(guid);
+            let may_lack = span.is_some_and(|span| with_rest.contains(span));
+            if !may_lack && !facts.entries.contains_key(guid) {
+                self.report_violation(format!("the usage {guid} is accepted, and has no entry"));
             }
         }
+        let all = self.books.counted().into_iter();
+        let all = all.chain(self.books.set_aside());
+        let all: BTreeMap<String, Usage> = all.map(|it| (it.dedup_id.clone(), it)).collect();
         for (guid, entry) in &facts.entries {
-            let same = |usage: &Usage| {
-                let given = entry.measures.as_slice();
+            let given = entry.measures.as_slice();
+            let is_right = all.get(guid).is_some_and(|usage| {
                 usage.target == entry.target
                     && usage.end == entry.interval.midpoint()
                     && usage.measured_usage[..given.len()] == *given
                     && duration(usage) == entry.interval.duration()
-            };
-            let is_right = match entry.state {
-                EntryState::Skipped => !counted.contains_key(guid),
-                EntryState::SetAside if facts.plans.get(guid).is_some_and(|plan| plan.withheld) => {
-                    !counted.contains_key(guid)
-                }
-                EntryState::SetAside => aside.get(guid).is_some_and(same),
-                _ if self.may_be_aside(entry) => {
-                    let taken = counted.get(guid).or(aside.get(guid));
-                    taken.is_some_and(same)
-                }
-                _ => counted.get(guid).is_some_and(same),
-            };
+            });
             if !is_right {
-                self.report_violation(format!("{entry:?} is not what Abacus counts"));
-            }
-        }
-        let removed: BTreeSet<&SpanId> = facts.removed.iter().map(|span| &span.id).collect();
-        for span in spans {
-            let totals = &span.processing.totals;
-            let is_later = |entry: &&Entry| {
-                let first = totals.first_version;
-                first.is_some_and(|first| entry.version >= first)
-            };
-            let of_span = facts.entries.values();
-            let of_span = of_span
-                .filter(|entry| entry.span == span.id)
-                .filter(is_later);
-            let of_span: Vec<&Entry> = of_span.collect();
-            let counted = totals_of(of_span.iter().copied());
-            let (billed, skipped, ..) = counted;
-            let told = (
-                totals.billed,
-                totals.skipped,
-                totals.unanswered,
-                totals.usages,
-            );
-            // The totals of a span that is removed learn of no resend.
-            let is_resent = |entry: &&Entry| {
-                let was_skipped = entry.skipped_at.is_some() && entry.state != EntryState::Skipped;
-                was_skipped || entry.resent_at.is_some()
-            };
-            let is_told = if removed.contains(&span.id) && of_span.iter().any(is_resent) {
-                billed + skipped == totals.billed + totals.skipped
-            } else {
-                counted == told
-            };
-            if !is_told || span.difference() != 0 {
-                self.report_violation(format!("{counted:?} is not what {span:?} adds up"));
+                self.report_violation(format!("{entry:?} is not what the upstream has"));
             }
         }
     }
 
-    /// What was withheld is sent once the usage counts that it takes back.
-    fn check_withheld(&self) {
-        let facts = self.truth.facts();
-        let kept = self.store.with(|table| {
-            let entries = table.entries().map(|kept| &kept.entry);
-            let withheld = entries.filter(|entry| entry.withheld && entry.resend.is_none());
-            withheld.cloned().collect::<Vec<Entry>>()
-        });
-        for entry in kept {
-            let mut taken_back = facts.entries.values().filter(|other| {
-                other.span == entry.span && entry.interval.takes_back(other.interval)
-            });
-            if !taken_back.any(Entry::is_uncounted) {
+    /// What a span says is billed and what its entries add up to agree, where none has expired.
+    fn check_proofs(&self) {
+        if !self.setup.keeps_entries() {
+            return;
+        }
+        for span in self.store.all().into_iter().map(|kept| kept.span) {
+            let sum = self
+                .store
+                .with(|table| table.sum_of(&span.id, &span.target));
+            let since = sum.since.unwrap_or(span.start);
+            let billed = span.billed_since(since);
+            if sum.since.is_some() && billed != sum.duration {
+                let (id, entries) = (&span.id, sum.duration);
                 self.report_violation(format!(
-                    "{entry:?} is withheld, and what it takes back counts"
+                    "span {id} has billed {billed} ms since {since}, its entries say {entries} ms"
                 ));
             }
         }
     }
 
-    /// Whether nobody could find out that Abacus has set aside what the ledger says is accepted: nobody asks,
-    /// or the `Location` is that of a repeat.
-    fn may_be_aside(&self, entry: &Entry) -> bool {
-        let location = entry.location.as_ref();
-        let has_document =
-            self.setup.memory.is_some() || location.is_some_and(|it| self.abacus.has_document(it));
-        entry.state == EntryState::Accepted && !(self.setup.confirms && has_document)
+    /// Where usages are watched, none is set aside any more.
+    fn check_set_aside(&self) {
+        for usage in self.books.set_aside() {
+            if self.setup.confirms {
+                let guid = &usage.dedup_id;
+                self.report_violation(format!("{guid} was set aside, and nobody knows"));
+            }
+        }
     }
 
     /// Each usage has the target and the measures of its span.
     fn check_usages(&self, spans: &[Span]) {
         let by_id: BTreeMap<&SpanId, &Span> = spans.iter().map(|span| (&span.id, span)).collect();
         let facts = self.truth.facts();
-        for usage in self.abacus.counted() {
-            let plan = facts.plans.get(&usage.dedup_id);
-            let Some((plan, span)) = plan.and_then(|plan| Some((plan, *by_id.get(&plan.span)?)))
-            else {
+        for usage in self.books.counted() {
+            let span = facts.span_of(&usage.dedup_id).and_then(|id| by_id.get(id));
+            let Some(span) = span else {
                 self.report_violation(format!("the usage {} is of no span", usage.dedup_id));
                 continue;
             };
-            let (low, high) = (
-                plan.interval.start.min(plan.interval.end).as_millis(),
-                plan.interval.start.max(plan.interval.end).as_millis(),
-            );
-            let midpoint = low + (high - low) / 2;
+            let Interval { start, end } = usage.interval;
+            let (low, high) = (start.min(end).as_millis(), start.max(end).as_millis());
             let given = span.measures.as_slice();
             let fits = usage.target == span.target
                 && usage.start == usage.end
-                && usage.end.as_millis() == midpoint
+                && usage.end.as_millis() == low + (high - low) / 2
                 && usage.measured_usage.len() == given.len() + 1
                 && usage.measured_usage[..given.len()] == *given
-                && duration(&usage) == plan.interval.duration();
+                && duration(&usage) == end.since(start);
             if !fits {
-                self.report_violation(format!("{usage:?} does not stand for {:?}", plan.interval));
+                self.report_violation(format!("{usage:?} does not stand for its interval"));
             }
-        }
-    }
-
-    /// Each window in which Abacus accumulates has the usage of that window, without what is skipped or set
-    /// aside and was not sent again; whatever was taken back: no interval crosses a boundary.
-    fn check_windows(&self, spans: &[Span]) {
-        let mut counted = self.truth.facts().windows.clone();
-        let mut missing: BTreeMap<(SpanId, Timestamp), i64> = BTreeMap::new();
-        for plan in self.truth.facts().plans.values() {
-            if plan.noted && !plan.counted {
-                let window = self.window_of(plan.interval.midpoint());
-                let sum = missing.entry((plan.span.clone(), window)).or_default();
-                *sum += plan.interval.duration();
-            }
-        }
-        for span in spans {
-            let end = span.end.unwrap_or(span.start);
-            let mut from = span.start;
-            while from < end {
-                let boundary = self.setup.scale.coarse.boundary_after(from).unwrap_or(end);
-                let until = boundary.min(end);
-                let at = (span.id.clone(), self.window_of(from));
-                let sum = counted.remove(&at).unwrap_or_default();
-                let due = until.since(from) - missing.remove(&at).unwrap_or_default();
-                if sum != due {
-                    let id = &span.id;
-                    self.report_violation(format!(
-                        "span {id} has {sum} ms from {from}, not {due} ms"
-                    ));
-                }
-                from = until;
-            }
-        }
-        // Beyond the end, what counts is what is missing of that which was taken back.
-        let ours: BTreeSet<&SpanId> = spans.iter().map(|span| &span.id).collect();
-        for (at, sum) in missing {
-            *counted.entry(at).or_default() += sum;
-        }
-        counted.retain(|(id, _), sum| *sum != 0 && ours.contains(id));
-        if !counted.is_empty() {
-            self.report_violation(format!("{counted:?} lies outside of its span"));
         }
     }
 
@@ -400,22 +316,6 @@ impl World {
         }
         if half.kind == Kind::Start { kept } else { 0 }
     }
-}
-
-/// What entries add up to: ms billed, skipped, and skipped without an answer; and how many are billed.
-fn totals_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> (i64, i64, i64, u64) {
-    let (mut billed, mut skipped, mut unanswered, mut usages) = (0, 0, 0, 0);
-    for entry in entries {
-        let duration = entry.interval.duration();
-        if entry.state == EntryState::Skipped {
-            skipped += duration;
-            unanswered += if entry.unanswered { duration } else { 0 };
-        } else {
-            billed += duration;
-            usages += 1;
-        }
-    }
-    (billed, skipped, unanswered, usages)
 }
 
 /// Whether the span holds exactly this event.

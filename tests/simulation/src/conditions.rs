@@ -1,4 +1,4 @@
-//! The conditions of the store and of Abacus: how many calls fail, and how.
+//! The conditions of the store and of the upstream: how many calls fail, and how.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) enum Conditions {
     Failing,
     /// Nearly nothing works.
     Down,
-    /// Only for Abacus: it refuses usages. For the store the same as flaky.
+    /// Only for the upstream: it refuses usages. For the store the same as flaky.
     Refusing,
     /// Only for the store: many answers are lost, and many commands are carried out late.
     Lagging,
@@ -44,14 +44,14 @@ pub(crate) enum PostOutcome {
     Accepted,
     /// Counted, and accepted; counted even if the caller dies while it is under way.
     Sent,
-    /// Counted, but the answer is lost.
+    /// Counted, but the answer is lost, or says nothing: a 5xx after it was counted, a redirect.
     Unanswered,
     /// Counted only after the caller has given up waiting.
     Late,
-    /// Not counted: no connection, a time-out, a 5xx.
-    Failed,
+    /// Not counted: no connection.
+    Unsent,
     /// Not counted: 503 with a `Retry-After`.
-    Overloaded,
+    Failed,
     /// Not counted: 429.
     Busy,
     /// Not counted: refused.
@@ -119,9 +119,8 @@ impl Conditions {
             *rng.pick(&[
                 PostOutcome::Unanswered,
                 PostOutcome::Late,
+                PostOutcome::Unsent,
                 PostOutcome::Failed,
-                PostOutcome::Failed,
-                PostOutcome::Overloaded,
                 PostOutcome::Busy,
                 PostOutcome::Refused,
             ])

@@ -4,10 +4,10 @@ use sampler_domain::Timestamp;
 
 use super::combine::combine;
 use super::conditions::Conditions;
-use super::op::{Action, Event, Kind, Op, Process, ProcessFault, Sending, Way};
+use super::op::{Action, Clocked, Event, Kind, Op, ProcessFault, Sending, Way};
 use super::setup::Setup;
 use super::world::MEASURES;
-use crate::calendar::{DAY, MINUTE};
+use crate::calendar::DAY;
 use sampler_testkit::rng::Rng;
 
 /// All operations of a run, in order.
@@ -257,7 +257,7 @@ impl Generator<'_> {
         });
     }
 
-    /// Abacus refuses for a while, and operators act then and later.
+    /// The upstream refuses for a while, and operators act then and later.
     fn operators(&mut self) {
         // A row of its own: all else in the run stays as it is without operators.
         let rng = &mut Rng::new(self.setup.seed, 7);
@@ -265,7 +265,7 @@ impl Generator<'_> {
         let from = rng.between(0, horizon / 2);
         let to = from + rng.between(0, horizon / 4);
         for (at, conditions) in [(from, Conditions::Refusing), (to, Conditions::Flaky)] {
-            let act = Action::Abacus(conditions);
+            let act = Action::Upstream(conditions);
             self.ops.push(Op { at, act });
         }
         for _ in 0..rng.between(4, 24) {
@@ -301,7 +301,7 @@ impl Generator<'_> {
             }
             11..=13 => self.wrong_clock(),
             14..=16 => Action::Store(*self.rng.pick(&Conditions::ALL)),
-            _ => Action::Abacus(*self.rng.pick(&Conditions::ALL)),
+            _ => Action::Upstream(*self.rng.pick(&Conditions::ALL)),
         };
         self.ops.push(Op { at, act });
     }
@@ -329,28 +329,15 @@ impl Generator<'_> {
         }
     }
 
+    /// The clock of the machine may show anything: workers go by the database's.
     fn wrong_clock(&mut self) -> Action {
         let most = self.setup.scale.clock_error;
-        let error = self.rng.between(-most, most);
         if self.rng.percent(40) {
-            let number = self.rng.below(self.setup.receivers);
-            return Action::Clock(Process::Receiver(number), error);
+            return Action::Clock(Clocked::Database, self.rng.between(-most, most));
         }
-        // A worker whose clock is ahead samples what is not over yet, unless it knows Abacus's from
-        // the dates of its answers. Abacus may set that aside; where the stand-in does, and dates
-        // none, no worker is ahead. Behind it is by no more than a worker makes up for.
-        let error = if self.setup.dates_answers {
-            if self.rng.percent(50) {
-                self.rng.between(-most.max(9 * MINUTE), 3 * DAY)
-            } else {
-                error
-            }
-        } else if self.setup.puts_future_aside {
-            -error.abs()
-        } else {
-            error
-        };
         let number = self.rng.below(self.setup.workers);
-        Action::Clock(Process::Worker(number), error)
+        let most = if self.rng.percent(50) { 3 * DAY } else { most };
+        let error = self.rng.between(-most, most);
+        Action::Clock(Clocked::Worker(number), error)
     }
 }

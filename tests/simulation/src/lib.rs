@@ -6,10 +6,9 @@
 //! streams of the same seed ([`rng`]). The same seed gives the same log, byte for byte.
 //!
 //! The law is checked at every change, behind all faults ([`truth`]), and once more at the end, from
-//! what the stand-in for Abacus has counted and the providers were answered ([`check`]).
+//! what the stand-in for the upstream has counted and the providers were answered ([`check`]).
 //! `docs/correctness.md` says what is covered, and what is not.
 
-mod abacus;
 mod books;
 pub mod calendar;
 mod check;
@@ -21,7 +20,6 @@ mod mutant;
 mod op;
 mod operator;
 mod panics;
-mod posts;
 mod process;
 mod provider;
 mod rng;
@@ -32,10 +30,11 @@ mod shrink;
 mod stops;
 mod store;
 mod truth;
-mod windows;
+mod upstream;
+mod verify;
 mod world;
 
-pub use mutant::Mutant;
+pub use mutant::{Found, Mutant, PLANTED};
 pub use run::{Outcome, Stats, run, run_with_log};
 pub use setup::FORGETFUL;
 pub use shrink::{Shrunk, shrink};

@@ -1,15 +1,17 @@
 //! Planted bugs, which the simulation must find.
 
-use sampler_domain::{Change, Next, Span};
+use sampler_domain::{Change, ChangeKind, Processing, RunId, SUSPENDED_DUE_AT, Span};
 
-/// A bug that is planted between the programs and their store, or Abacus.
+use super::setup::FORGETFUL;
+
+/// A bug that is planted between the programs and their store, or the upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mutant {
     /// None.
     #[default]
     None,
-    /// An execution is noted even if the span has changed since it was read.
-    ExecutedIgnoresVersion,
+    /// An execution is recorded even if the span has changed since it was read.
+    RecordIgnoresVersion,
     /// An interval is planned even if the span has changed since it was read.
     PlanIgnoresVersion,
     /// Each post of a usage has another `dedup_id`.
@@ -24,41 +26,42 @@ pub enum Mutant {
     AcceptsUnknownOutcome,
     /// A span is complete with the first execution after its stop, wherever that ends.
     CompletesBeforeEnd,
-    /// A refusal counts as final though an earlier command with the same write may be carried out
-    /// later.
-    TrustsRefusalAfterLostCommand,
+    /// What a read says after a lost answer counts, though the command may be carried out later.
+    ResolvesLostCommands,
     /// The server carries out commands without a time limit.
     CommandsWithoutTimeLimit,
     /// Each attempt at a stop has another correlation id.
     StopsWithoutCorrelationId,
-    /// One wrong date of Abacus sets the worker's time.
-    SingleDateDecides,
-    /// Retries are scheduled by the worker's own clock, and due by Abacus's.
-    RetriesByOwnClock,
-    /// The entry of a usage is written after its execution was noted.
-    EntryAfterNote,
-    /// What executions come to is kept in a change of its own.
-    TotalsApart,
-    /// Entries expire before their span is complete.
-    ExpiresBeforeCompletion,
+    /// The entry of a usage is inserted after its execution was recorded.
+    EntryAfterRecord,
+    /// Entries expire when they are inserted.
+    ExpiresTooEarly,
     /// A usage that is posted again has other measures.
     ResendsOtherBytes,
     /// Each span of a cause is probed.
     ProbePerSpan,
+    /// A span that is probed does not know for which cause.
+    ProbeLosesCause,
     /// A span that is resumed stays out of the workers' way.
     ResumedStaysAway,
+    /// A span that is resumed with its cause keeps its version.
+    ResumeLeavesVersion,
     /// A post without an answer, or a 5xx, counts as a refusal.
     SuspendsWhatWaits,
-    /// The totals of a span do not count what was sent again.
-    TotalsForgetResends,
-    /// What takes back a usage that never counted is posted.
-    PostsWhatIsWithheld,
-    /// That Abacus has set a usage aside is noted on its entry alone, not on its span.
-    SetAsideUnknownToSpan,
-    /// A usage that is not there is noted on its span, while its entry does not say that it is lost.
-    ForgetsThatItIsLost,
-    /// A worker does not note that a post had no answer.
+    /// That a post had no answer is not recorded.
     ForgetsLostAnswers,
+    /// A run that takes over from another one does not flag what that may have posted.
+    NamesWithoutFlag,
+    /// A run does not name itself again after a change without an answer.
+    IsNotNamedAgain,
+    /// A worker that starts again is the same run, and has forgotten what that remembered.
+    RunOutlivesProcess,
+    /// A worker goes by the clock of its machine.
+    GoesByOwnClock,
+    /// The clean-up removes a span that is sent again since it was read.
+    RemovesWhatIsSentAgain,
+    /// An accepted usage is not watched, although it should be.
+    DropsWatches,
     /// An update does not look for spans that end after it: they refuse its start once its stop is
     /// kept.
     UpdateOverlooksEnds,
@@ -68,54 +71,165 @@ pub enum Mutant {
     BelievesAtOnce,
     /// An answer that is not clear counts as "not there".
     BelievesNoAnswer,
+    /// A usage that is missing is sent again without asking.
+    ResendsWithoutAsking,
 }
 
-impl Mutant {
-    /// All bugs.
-    pub const ALL: [Self; 29] = [
-        Self::ExecutedIgnoresVersion,
-        Self::PlanIgnoresVersion,
-        Self::GuidPerAttempt,
-        Self::TimestampPerAttempt,
-        Self::FailureCountsAsAccepted,
-        Self::RetentionUntold,
-        Self::AcceptsUnknownOutcome,
-        Self::CompletesBeforeEnd,
-        Self::TrustsRefusalAfterLostCommand,
-        Self::CommandsWithoutTimeLimit,
-        Self::StopsWithoutCorrelationId,
-        Self::SingleDateDecides,
-        Self::RetriesByOwnClock,
-        Self::EntryAfterNote,
-        Self::TotalsApart,
-        Self::ExpiresBeforeCompletion,
-        Self::ResendsOtherBytes,
-        Self::ProbePerSpan,
-        Self::ResumedStaysAway,
-        Self::SuspendsWhatWaits,
-        Self::TotalsForgetResends,
-        Self::PostsWhatIsWithheld,
-        Self::SetAsideUnknownToSpan,
-        Self::ForgetsThatItIsLost,
-        Self::ForgetsLostAnswers,
-        Self::UpdateOverlooksEnds,
-        Self::PostsWithoutAsking,
-        Self::BelievesAtOnce,
-        Self::BelievesNoAnswer,
-    ];
+/// How a planted bug is found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    pub mutant: Mutant,
+    /// A seed that finds it.
+    pub seed: u64,
+    /// What is wrong then is said with one of these words.
+    pub words: &'static [&'static str],
+}
 
-    /// A change as the server makes it; a planted bug completes the span too early.
-    pub(crate) fn change(self, change: &Change, span: &Span) -> Change {
-        match change {
-            Change::Executed { due_at, .. }
-                if self == Self::CompletesBeforeEnd && span.end.is_some() =>
-            {
-                Change::Executed {
-                    next: Next::Complete,
-                    due_at: *due_at,
-                }
-            }
-            change => change.clone(),
+const fn found(mutant: Mutant, seed: u64, words: &'static [&'static str]) -> Found {
+    Found {
+        mutant,
+        seed,
+        words,
+    }
+}
+
+const LAW: &str = "the span says";
+
+/// All bugs, with a seed that finds each; those of upstreams that forget come last.
+pub const PLANTED: [Found; 31] = [
+    found(Mutant::RecordIgnoresVersion, 0, &[LAW]),
+    found(Mutant::PlanIgnoresVersion, 0, &[LAW]),
+    found(Mutant::GuidPerAttempt, 0, &["was never planned"]),
+    found(
+        Mutant::TimestampPerAttempt,
+        0,
+        &["for the second time", "does not stand for"],
+    ),
+    found(
+        Mutant::FailureCountsAsAccepted,
+        0,
+        &["the upstream has not accepted"],
+    ),
+    found(Mutant::RetentionUntold, 0, &["is kept 2 times"]),
+    found(Mutant::AcceptsUnknownOutcome, 0, &["is kept 0 times"]),
+    found(Mutant::CompletesBeforeEnd, 0, &["is complete"]),
+    found(
+        Mutant::ResolvesLostCommands,
+        0,
+        &["and is kept now", "and was refused now"],
+    ),
+    found(Mutant::CommandsWithoutTimeLimit, 0, &["is kept", "has it"]),
+    found(
+        Mutant::StopsWithoutCorrelationId,
+        0,
+        &["is kept 2 times", "is kept now"],
+    ),
+    found(Mutant::EntryAfterRecord, 0, &["but has no entry"]),
+    found(Mutant::ExpiresTooEarly, 0, &["expired before its time"]),
+    found(Mutant::ResendsOtherBytes, 0, &["with other content"]),
+    found(Mutant::ProbePerSpan, 0, &["of one cause are probed"]),
+    found(Mutant::ProbeLosesCause, 0, &["does not know its cause"]),
+    found(Mutant::ResumedStaysAway, 0, &["not all spans get complete"]),
+    found(Mutant::ResumeLeavesVersion, 0, &["leaves the version"]),
+    found(Mutant::SuspendsWhatWaits, 0, &["was never refused"]),
+    found(Mutant::ForgetsLostAnswers, 0, &[LAW]),
+    found(Mutant::NamesWithoutFlag, 0, &[LAW]),
+    found(Mutant::IsNotNamedAgain, 0, &[LAW]),
+    found(Mutant::RunOutlivesProcess, 0, &[LAW]),
+    found(Mutant::GoesByOwnClock, 0, &["before its end"]),
+    found(Mutant::RemovesWhatIsSentAgain, 0, &["was removed"]),
+    found(Mutant::DropsWatches, 0, &["nobody knows"]),
+    found(Mutant::UpdateOverlooksEnds, 0, &["was halved"]),
+    found(
+        Mutant::PostsWithoutAsking,
+        FORGETFUL,
+        &["for the second time"],
+    ),
+    found(Mutant::BelievesAtOnce, FORGETFUL, &["for the second time"]),
+    found(
+        Mutant::BelievesNoAnswer,
+        FORGETFUL,
+        &["for the second time"],
+    ),
+    found(
+        Mutant::ResendsWithoutAsking,
+        FORGETFUL,
+        &["for the second time"],
+    ),
+];
+
+impl Mutant {
+    /// The bug of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let all = PLANTED.iter().map(|found| found.mutant);
+        let mut all = all.chain([Self::None]);
+        all.find(|mutant| format!("{mutant:?}") == name)
+    }
+
+    /// Whether a change of a worker is made whatever the version is.
+    pub(crate) fn is_blind(self, kind: ChangeKind) -> bool {
+        match kind {
+            ChangeKind::Plan => self == Self::PlanIgnoresVersion,
+            ChangeKind::Record => self == Self::RecordIgnoresVersion,
+            _ => false,
         }
+    }
+
+    /// A change of a worker as it reaches the store.
+    pub(crate) fn change(self, read: &Span, change: &Change) -> Change {
+        let mut change = change.clone();
+        let (kind, before) = (change.kind, &read.processing);
+        let after = &mut change.after.processing;
+        match self {
+            Self::CompletesBeforeEnd if kind == ChangeKind::Record && read.end.is_some() => {
+                after.complete = true;
+            }
+            Self::ForgetsLostAnswers if kind == ChangeKind::Fail => unflag(before, after),
+            Self::NamesWithoutFlag if kind == ChangeKind::Name => unflag(before, after),
+            _ => {}
+        }
+        change
+    }
+
+    /// A span that was resumed, where it is planted otherwise.
+    pub(crate) fn resumed(self, before: &Span, after: &Span) -> Option<Span> {
+        let mut planted = after.clone();
+        let processing = &mut planted.processing;
+        match self {
+            Self::ResumedStaysAway => processing.due_at = SUSPENDED_DUE_AT,
+            Self::ResumeLeavesVersion => processing.version = before.processing.version,
+            Self::ProbeLosesCause => processing.probe = None,
+            _ => return None,
+        }
+        Some(planted)
+    }
+
+    /// Whether a change is not made, and the worker is told that it is.
+    pub(crate) fn drops(self, read: &Span, change: &Change) -> bool {
+        match (self, change.kind) {
+            (Self::ForgetsLostAnswers, ChangeKind::Flag) => true,
+            (Self::IsNotNamedAgain, ChangeKind::Name) => {
+                named(&read.processing) == named(&change.after.processing)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The run that may post what is in hand.
+fn named(processing: &Processing) -> Option<RunId> {
+    match (processing.again.first(), &processing.planned) {
+        (Some(again), _) => again.by,
+        (None, planned) => planned.as_ref()?.by,
+    }
+}
+
+/// Takes the flags away that a change sets on what is in hand.
+fn unflag(before: &Processing, after: &mut Processing) {
+    if let (Some(before), Some(after)) = (&before.planned, &mut after.planned) {
+        after.unanswered = before.unanswered;
+    }
+    if let (Some(before), Some(after)) = (before.again.first(), after.again.first_mut()) {
+        after.range.unanswered = before.range.unanswered;
     }
 }

@@ -21,13 +21,13 @@ pub(crate) enum Action {
     Send(Sending),
     Receiver(usize, ProcessFault),
     Worker(usize, ProcessFault),
-    /// The error of a process's clock is this many ms from now on.
-    Clock(Process, i64),
+    /// The error of a clock is this many ms from now on.
+    Clock(Clocked, i64),
     /// The conditions of the store change.
     Store(Conditions),
-    /// The conditions of Abacus change.
-    Abacus(Conditions),
-    /// An operator acts; the seed says on what.
+    /// The conditions of the upstream change.
+    Upstream(Conditions),
+    /// Operators act; the seed says on what.
     Operator(u64),
     /// A provider stops a usage where what counts is in doubt; the seed says which and where.
     BadStop(u64),
@@ -37,6 +37,14 @@ pub(crate) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Process {
     Receiver(usize),
+    Worker(usize),
+}
+
+/// What has a clock that may be wrong. A receiver asks the database for the time with each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clocked {
+    Database,
+    /// The machine of a worker.
     Worker(usize),
 }
 
@@ -133,10 +141,10 @@ impl fmt::Display for Op {
             Action::Send(sending) => write!(f, "{sending}"),
             Action::Receiver(number, fault) => write!(f, "receiver {number}: {fault:?}"),
             Action::Worker(number, fault) => write!(f, "worker {number}: {fault:?}"),
-            Action::Clock(process, offset) => write!(f, "{process:?}: clock off by {offset} ms"),
+            Action::Clock(of, error) => write!(f, "{of:?}: clock off by {error} ms"),
             Action::Store(conditions) => write!(f, "store: {conditions:?}"),
-            Action::Abacus(conditions) => write!(f, "Abacus: {conditions:?}"),
-            Action::Operator(seed) => write!(f, "operator: {seed}"),
+            Action::Upstream(conditions) => write!(f, "upstream: {conditions:?}"),
+            Action::Operator(seed) => write!(f, "operators: {seed}"),
             Action::BadStop(seed) => write!(f, "stop at a bad place: {seed}"),
         }
     }

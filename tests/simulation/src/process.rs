@@ -13,22 +13,23 @@ use sampler_receiver::{Parts as ReceiverParts, Receiver};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::complete;
 use sampler_service::security::Authenticator;
-use sampler_store_testing::memory::MemoryStore;
+use sampler_steering::DatabaseClock;
 use sampler_testkit::rng::Rng;
 use sampler_worker::{IgnoreProgress, Parts, Worker};
 use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::abacus::SimUpstream;
 use super::lifecycle::{Lifecycle, ProcessState};
+use super::mutant::Mutant;
 use super::op::{Process, ProcessFault};
 use super::rng::{CallRng, SeededRandom};
 use super::store::{Connection, SimStore};
+use super::upstream::SimUpstream;
 use super::world::{Tally, World};
 
-/// The clock of one process: it is wrong by as much as the run says.
+/// The clock of one machine: it is wrong by as much as the run says.
 struct ProcessClock {
     world: Arc<World>,
     error: Arc<AtomicI64>,
@@ -72,6 +73,7 @@ struct Running {
 enum Program {
     Receiver {
         receiver: Arc<Receiver>,
+        clock: Arc<DatabaseClock>,
         router: Router,
         requests: Vec<AbortHandle>,
     },
@@ -111,6 +113,7 @@ impl Node {
         }
     }
 
+    /// Runs the process with this number of those that have run here.
     fn run(&self, count: u64, renamed: bool) -> Running {
         let life = Arc::new(Lifecycle::new());
         let (kind, number) = match self.process {
@@ -123,12 +126,13 @@ impl Node {
         } else {
             process
         };
-        let row = |part: u64| {
+        let row_of_run = |count: u64, part: u64| {
             let kind = u64::from(kind == "worker");
             let place = [kind, number as u64, count, part];
             let name = place.iter().fold(1, |all, part| all * 1_000 + part);
             Rng::new(self.world.setup.seed, name)
         };
+        let row = |part| row_of_run(count, part);
         self.world.log(&name, || "starts".to_owned());
         let link = Arc::new(SimStore::new(Connection {
             world: Arc::clone(&self.world),
@@ -141,19 +145,21 @@ impl Node {
             world: Arc::clone(&self.world),
             error: Arc::clone(&self.clock_error),
         });
-        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(row(1)));
+        // Its first number is the id of the run.
+        let is_same_run = self.world.setup.mutant == Mutant::RunOutlivesProcess;
+        let random = row_of_run(if is_same_run { 1 } else { count }, 1);
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(random));
         let options = &mut row(2);
-        // Nobody steers here, and nothing is read but how old events may be.
-        let unsteered = Arc::new(MemoryStore::new(|| Timestamp::MIN));
         let body = match self.process {
             Process::Receiver(_) => {
                 let options = self.world.setup.receiver(options);
+                let clock = DatabaseClock::new(clock);
                 let parts = ReceiverParts {
-                    events: link,
-                    reading: unsteered,
-                    operating: self.world.store.clone(),
+                    events: link.clone(),
+                    reading: self.world.store.clone(),
+                    operating: link,
                     provisioning: None,
-                    clock,
+                    clock: clock.clone(),
                     random,
                 };
                 let receiver = Receiver::new(parts, options);
@@ -162,6 +168,7 @@ impl Node {
                 let router = complete(api);
                 Program::Receiver {
                     receiver,
+                    clock,
                     router,
                     requests: Vec::new(),
                 }
@@ -172,13 +179,11 @@ impl Node {
                     name: name.clone(),
                     life: Arc::clone(&life),
                     call_rng: CallRng::new(row(3)),
-                    wrong_date: Mutex::default(),
                 };
                 let parts = Parts {
                     work: link.clone(),
                     ledger: link.clone(),
-                    causes: link,
-                    operating: unsteered,
+                    operating: link,
                     upstream: Arc::new(upstream),
                     clock,
                     random,
@@ -196,7 +201,7 @@ impl Node {
     }
 
     pub(crate) fn inject(self: &Arc<Self>, fault: ProcessFault) {
-        if self.world.suppresses_faults() {
+        if self.world.is_over() {
             return;
         }
         let running = self
@@ -238,7 +243,7 @@ impl Node {
                 life.set_after(checkpoints, ProcessState::Frozen);
                 tokio::spawn(async move {
                     let _ = timeout(soon, life.wait_for(ProcessState::Frozen)).await;
-                    if !node.world.suppresses_faults() {
+                    if !node.world.is_over() {
                         life.set(ProcessState::Frozen);
                         node.world.sleep(length).await;
                     }
@@ -252,7 +257,7 @@ impl Node {
     /// have ended, only a process that is dead already crashes.
     fn crash(&self, life: &Arc<Lifecycle>) -> bool {
         let mut state = self.state();
-        let spared = self.world.suppresses_faults() && life.stage() != ProcessState::Dead;
+        let spared = self.world.is_over() && life.stage() != ProcessState::Dead;
         let Some(running) = state
             .running
             .take_if(|one| !spared && Arc::ptr_eq(&one.life, life))
@@ -291,6 +296,7 @@ impl Node {
             body:
                 Program::Receiver {
                     receiver,
+                    clock,
                     router,
                     requests,
                 },
@@ -299,8 +305,10 @@ impl Node {
             return None;
         };
         let (life, router) = (Arc::clone(life), router.clone());
-        let receiver = Arc::clone(receiver);
+        let (receiver, clock) = (Arc::clone(receiver), Arc::clone(clock));
+        let now = self.world.database_now();
         let task = tokio::spawn(async move {
+            clock.note(Instant::now(), now);
             receiver.steering.poll().await;
             life.checkpoint().await;
             let response = router.oneshot(request).await;
@@ -325,11 +333,6 @@ impl Node {
     /// Ends all faults: a process runs here, is not frozen, and has the right time.
     pub(crate) fn heal(&self) {
         self.set_clock(0);
-        self.revive();
-    }
-
-    /// Makes sure that a process runs here and is not frozen.
-    pub(crate) fn revive(&self) {
         let running = self
             .state()
             .running

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sampler_domain::{SKIP_DELAY, Timestamp};
+use sampler_domain::{READ_VALID_FOR, Timestamp};
 use tokio::runtime::Builder;
 use tokio_util::task::TaskTracker;
 
 use super::generate::operations;
 use super::mutant::Mutant;
-use super::op::{Action, Event, Kind, Op, Process, Sending, Way};
+use super::op::{Action, Clocked, Event, Kind, Op, Process, Sending, Way};
+use super::operator::Act;
 use super::panics::catch_panics;
 use super::process::Node;
 use super::provider::send;
@@ -45,26 +46,20 @@ pub struct Stats {
     pub requests: u64,
     /// Processes that crashed.
     pub crashes: u64,
-    /// Usages that counted for a month that had ended, and was not closed.
-    pub closing: u64,
-    /// Usages for a month that was closed before they could be delivered.
-    pub excused: u64,
-    /// Pieces that take back what never counted, and were not posted.
-    pub withheld: u64,
-    /// Those of them that counted later, once the usage did that they take back.
-    pub released: u64,
-    /// How often Abacus set a usage aside that it had accepted.
+    /// How often the upstream set a usage aside that it had accepted.
     pub set_aside: u64,
-    /// How often the ledger learnt that of a usage that had been set aside before, and sent again.
-    pub set_aside_again: u64,
-    /// Usages that counted while the ledger said that they do not, because the answer to a post was lost.
-    pub lost_answers: u64,
-    /// The same, because a process died before it noted the answer.
-    pub deaths: u64,
-    /// The same, because the database failed on the note of the answer.
-    pub lost_notes: u64,
-    /// The same, because a second post came after the usage was set aside.
-    pub second_posts: u64,
+    /// Actions of operators.
+    pub acts: u64,
+    /// Changes that skipped.
+    pub skips: u64,
+    /// Usages that were excluded, and recorded later.
+    pub resent: u64,
+    /// Changes that trimmed what was excluded.
+    pub trims: u64,
+    /// Usages that were accepted, and excluded meanwhile.
+    pub moves: u64,
+    /// Posts without an answer that were recorded after the failure itself.
+    pub flags: u64,
 }
 
 impl Stats {
@@ -78,16 +73,13 @@ impl Stats {
         self.calls += other.calls;
         self.requests += other.requests;
         self.crashes += other.crashes;
-        self.closing += other.closing;
-        self.excused += other.excused;
-        self.withheld += other.withheld;
-        self.released += other.released;
         self.set_aside += other.set_aside;
-        self.set_aside_again += other.set_aside_again;
-        self.lost_answers += other.lost_answers;
-        self.deaths += other.deaths;
-        self.lost_notes += other.lost_notes;
-        self.second_posts += other.second_posts;
+        self.acts += other.acts;
+        self.skips += other.skips;
+        self.resent += other.resent;
+        self.trims += other.trims;
+        self.moves += other.moves;
+        self.flags += other.flags;
     }
 }
 
@@ -150,61 +142,41 @@ impl Run {
     }
 
     async fn play(mut self, ops: Vec<Op>) -> Outcome {
-        self.revive_before_the_close();
+        let acting = tokio::spawn(act(Arc::clone(&self.world), self.receivers.clone()));
         for op in ops {
             self.world.until(op.at).await;
             self.world.log("op", || op.to_string());
             self.apply(op.act);
         }
         self.finish().await;
+        acting.abort();
         let span_millis = self.world.check();
+        self.world.verify().await;
         let (violations, log) = self.world.findings();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let tally = &self.world.tally;
-        let (withheld, released) = self.world.count_withheld();
         let stats = Stats {
-            withheld,
-            released,
-            spans: self.world.truth.facts().sums.len() as u64,
+            spans: self.world.truth.facts().spans.len() as u64,
             span_millis: span_millis.unsigned_abs(),
-            usages: self.world.abacus.counted().len() as u64,
+            usages: self.world.books.counted().len() as u64,
             posts: count(&tally.posts),
             finds: count(&tally.finds),
             calls: count(&tally.calls),
             requests: count(&tally.requests),
             crashes: count(&tally.crashes),
-            closing: count(&tally.closing),
-            excused: count(&tally.excused),
             set_aside: count(&tally.set_aside),
-            set_aside_again: count(&tally.set_aside_again),
-            lost_answers: count(&tally.lost_answers),
-            deaths: count(&tally.deaths),
-            lost_notes: count(&tally.lost_notes),
-            second_posts: count(&tally.second_posts),
+            acts: count(&tally.acts),
+            skips: count(&tally.skips),
+            resent: count(&tally.resent),
+            trims: count(&tally.trims),
+            moves: count(&tally.moves),
+            flags: count(&tally.flags),
         };
         Outcome {
             violations,
             log,
             stats,
         }
-    }
-
-    /// When a month is about to be closed, all processes run.
-    fn revive_before_the_close(&self) {
-        let Some(closing) = self.world.setup.closing else {
-            return;
-        };
-        let world = Arc::clone(&self.world);
-        let nodes: Vec<Arc<Node>> = self.nodes().cloned().collect();
-        tokio::spawn(async move {
-            world
-                .until(closing.quiet_from().since(world.setup.base))
-                .await;
-            world.log("op", || "few faults until the month is closed".to_owned());
-            for node in nodes {
-                node.revive();
-            }
-        });
     }
 
     fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
@@ -216,12 +188,10 @@ impl Run {
             Action::Send(sending) => self.send(sending),
             Action::Receiver(number, fault) => self.receivers[number].inject(fault),
             Action::Worker(number, fault) => self.workers[number].inject(fault),
-            Action::Clock(Process::Receiver(number), error) => {
-                self.receivers[number].set_clock(error);
-            }
-            Action::Clock(Process::Worker(number), error) => self.workers[number].set_clock(error),
+            Action::Clock(Clocked::Database, error) => self.world.set_database_clock(error),
+            Action::Clock(Clocked::Worker(number), error) => self.workers[number].set_clock(error),
             Action::Store(conditions) => self.world.set_store(conditions),
-            Action::Abacus(conditions) => self.world.set_abacus(conditions),
+            Action::Upstream(conditions) => self.world.set_upstream(conditions),
             Action::Operator(seed) => self.world.operate(seed),
             Action::BadStop(seed) => {
                 if let Some(event) = self.world.stop_at_a_bad_place(seed) {
@@ -244,7 +214,7 @@ impl Run {
         self.providers.spawn(send(world, receivers, sending));
     }
 
-    /// Ends all faults, stops open spans, and waits until all spans are complete.
+    /// Ends all faults, stops open spans, and waits until all is done.
     async fn finish(&mut self) {
         let scale = self.world.setup.scale;
         self.world.until(scale.horizon).await;
@@ -256,33 +226,7 @@ impl Run {
         self.await_slack().await;
         let ends = self.stop_all();
         self.await_providers().await;
-        // The longest possible wait: a retry, a skip, a partition that moves to another worker, the
-        // grace, a plan that a fast clock has made ahead.
-        let mut limit = 40 * scale.tick + 4 * self.world.setup.heartbeat() + 4 * scale.length;
-        if self.world.setup.has_operator {
-            limit += 2 * SKIP_DELAY;
-        }
-        if let Some(memory) = self.world.setup.memory {
-            limit +=
-                20 * (2 * memory.told.post_timeout + memory.told.settles) + memory.told.horizon;
-        }
-        let mut deadline = ends.since(self.world.setup.base) + limit;
-        let mut entries = 0;
-        while !self.world.truth.all_complete() {
-            // A span that was reported late has tens of thousands of intervals.
-            let written = self.world.truth.facts().entries.len();
-            if written > entries {
-                entries = written;
-                deadline = deadline.max(self.world.elapsed() + limit);
-            }
-            if self.world.elapsed() >= deadline {
-                self.world
-                    .report_violation("not all spans get complete".to_owned());
-                break;
-            }
-            self.world.sleep(scale.tick).await;
-        }
-        self.await_resends().await;
+        self.await_completion(ends).await;
         self.world.sleep(5 * scale.tick).await;
         self.nodes().for_each(|node| node.stop());
         self.world.sleep(4 * scale.tick).await;
@@ -292,21 +236,53 @@ impl Run {
         }
     }
 
-    /// Waits until what counts is no longer skipped or set aside, and no usage is to be sent again or asked
-    /// for.
-    async fn await_resends(&self) {
-        let step = self.world.setup.scale.tick.max(SKIP_DELAY);
-        // Where it is asked first, a resend waits until the post before has settled.
-        let memory = self.world.setup.memory.map(|memory| memory.told);
-        let waits = memory.map_or(0, |it| 12 * (2 * it.post_timeout + it.settles) / step);
-        for round in 0..60 + waits.unsigned_abs() {
-            if self.world.resend_what_counts(round) {
+    /// Waits until all spans are complete, and operators have had sent again what does not count. Nobody resumes
+    /// what is suspended: probes do that.
+    async fn await_completion(&self, ends: Timestamp) {
+        let (setup, world) = (&self.world.setup, &self.world);
+        let scale = setup.scale;
+        // The longest possible wait: a retry, a partition that moves to another worker, the grace, a plan for what
+        // is not over yet.
+        let mut limit = 40 * scale.tick + 4 * setup.heartbeat() + 4 * scale.length + READ_VALID_FOR;
+        if let Some(memory) = setup.memory {
+            limit +=
+                20 * (2 * memory.told.post_timeout + memory.told.settles) + memory.told.horizon;
+        }
+        let mut deadline = ends.since(setup.base) + limit;
+        let mut entries = 0;
+        while !self.is_done() {
+            // A span that was reported late has tens of thousands of intervals.
+            let written = world.truth.facts().entries.len();
+            if written > entries {
+                entries = written;
+                deadline = deadline.max(world.elapsed() + limit);
+            }
+            if world.elapsed() >= deadline {
+                world.report_violation("not all spans get complete".to_owned());
                 return;
             }
-            self.world.sleep(step).await;
+            self.send_all_again();
+            world.sleep(scale.tick).await;
         }
-        self.world
-            .report_violation("a resend is never done".to_owned());
+    }
+
+    /// Whether all spans are complete, and nothing that is known not to count is left.
+    fn is_done(&self) -> bool {
+        let kept = self.world.store.all().into_iter().map(|kept| kept.span);
+        let is_whole = |span: sampler_domain::Span| span.processing.excluded.is_empty();
+        let is_watched = self.world.knows_of_set_aside();
+        self.world.truth.all_complete() && !is_watched && kept.into_iter().all(is_whole)
+    }
+
+    fn send_all_again(&self) {
+        let world = &self.world;
+        let kept = world.store.all().into_iter().map(|kept| kept.span);
+        for span in kept.filter(|span| !span.processing.excluded.is_empty()) {
+            world.acts.add(Act::resend(&span));
+        }
+        for usage in world.missing() {
+            world.acts.add(Act::resend_missing(&usage));
+        }
     }
 
     /// Waits until all events have their final answer, now that nothing fails any more.
@@ -366,5 +342,16 @@ impl Run {
             });
         }
         last
+    }
+}
+
+/// Sends what operators do, each action to a receiver.
+async fn act(world: Arc<World>, receivers: Vec<Arc<Node>>) {
+    let mut turn = 0;
+    loop {
+        let act = world.acts.next().await;
+        turn += 1;
+        let receiver = Arc::clone(&receivers[turn % receivers.len()]);
+        tokio::spawn(act.send(Arc::clone(&world), receiver));
     }
 }

@@ -1,15 +1,15 @@
 //! The server behind the store. It carries out the statements of a command one by one, each at its
 //! own moment, within a time limit, even if the process that sent it is gone.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sampler_domain::{Change, Changed, Entry, EntryState, Span, SpanId, Timestamp};
+use sampler_domain::{Change, ChangeKind, Changed, Entry, Span, Timestamp};
 use sampler_store::group::{CommandFailure, WriteOutcome};
 use sampler_store::{NewSpan, NewStop, StartOutcome, StopOutcome};
+use sampler_store_testing::memory::Table;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -18,22 +18,11 @@ use super::mutant::Mutant;
 use super::world::{World, pause};
 use sampler_testkit::rng::Rng;
 
-/// What the server keeps beside the spans.
-#[derive(Default)]
-pub(crate) struct Server {
-    /// The last change that workers made of each span.
-    last_changes: Mutex<BTreeMap<SpanId, u64>>,
-    /// How many changes there were, to give each an id of its own.
-    changes: AtomicU64,
-}
-
 /// A failure of a command, or of one of its statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
     NotSent,
     Lost,
-    /// The answer was lost, and a planted bug takes the command for dead.
-    Over,
     Duplicate,
 }
 
@@ -41,7 +30,7 @@ impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotSent => "nothing was sent",
-            Self::Lost | Self::Over => "the answer was lost",
+            Self::Lost => "the answer was lost",
             Self::Duplicate => "a unique index refused it",
         })
     }
@@ -53,17 +42,13 @@ impl CommandFailure for Failed {
     fn outcome(&self) -> WriteOutcome {
         match self {
             Self::NotSent => WriteOutcome::Unavailable,
-            Self::Lost | Self::Over => WriteOutcome::Unknown,
+            Self::Lost => WriteOutcome::Unknown,
             Self::Duplicate => WriteOutcome::Refused,
         }
     }
 
     fn is_duplicate_key(&self) -> bool {
         *self == Self::Duplicate
-    }
-
-    fn may_still_execute(&self) -> bool {
-        *self == Self::Lost
     }
 }
 
@@ -77,6 +62,9 @@ pub(crate) trait Statement: Debug + Send + Sync + 'static {
     /// Whether a statement without effect was refused by an index; otherwise nothing matched.
     const REFUSED_BY_INDEX: bool;
 
+    /// Whether it may be carried out at any time after its answer was lost: the version shuts it out then.
+    const IS_ENDLESS: bool = false;
+
     /// What the query before the command finds that forbids the statement.
     fn found_before(&self, _world: &World) -> Option<Self::Answer> {
         None
@@ -87,9 +75,6 @@ pub(crate) trait Statement: Debug + Send + Sync + 'static {
 
     /// What became of the statement; `None` if it can be tried again.
     fn resolve(&self, world: &World) -> Option<Self::Answer>;
-
-    /// Whether the answer stays true if the same statement is carried out after all.
-    fn outlasts(answer: &Self::Answer) -> bool;
 }
 
 /// What became of a statement.
@@ -114,7 +99,7 @@ pub(crate) struct CommandTiming {
 
 impl CommandTiming {
     /// Draws the timing of a command.
-    pub(crate) fn draw(
+    pub(crate) fn draw<S: Statement>(
         world: &World,
         rng: &mut Rng,
         outcome: CallOutcome,
@@ -122,7 +107,7 @@ impl CommandTiming {
     ) -> Self {
         let setup = &world.setup;
         let limit = setup.time_limit;
-        let is_endless = setup.mutant == Mutant::CommandsWithoutTimeLimit;
+        let is_endless = S::IS_ENDLESS || setup.mutant == Mutant::CommandsWithoutTimeLimit;
         let (held, gap) = match outcome {
             CallOutcome::Late if is_endless => (rng.between(0, 16 * limit), limit / 4),
             CallOutcome::Late => (rng.between(0, limit), limit / 4),
@@ -207,13 +192,6 @@ impl Statement for Opening {
         // A start that is alone is looked up for what it may overlap before it is tried again.
         world.store.with(|table| table.resolve_start(&self.0))
     }
-
-    fn outlasts(answer: &StartOutcome) -> bool {
-        match answer {
-            StartOutcome::Opened | StartOutcome::Repeated { .. } => true,
-            StartOutcome::Refused(_) => false,
-        }
-    }
 }
 
 /// Sets the end of a span.
@@ -229,7 +207,8 @@ impl Statement for Ending {
     fn carry_out(&self, world: &World, _alone: bool, arrived_at: Timestamp) -> Option<StopOutcome> {
         let mut stop = self.0.clone();
         if world.setup.mutant == Mutant::StopsWithoutCorrelationId {
-            stop.correlation_id = Uuid::from_u128(u128::from(world.server.next_id()));
+            let attempt = world.tally.calls.load(Ordering::Relaxed);
+            stop.correlation_id = Uuid::from_u64_pair(attempt, 1);
         }
         let is_made = world.store.with(|table| {
             let is_free = table.resolve_stop(&stop).is_none();
@@ -250,117 +229,87 @@ impl Statement for Ending {
     fn resolve(&self, world: &World) -> Option<StopOutcome> {
         world.store.with(|table| table.resolve_stop(&self.0))
     }
-
-    fn outlasts(answer: &StopOutcome) -> bool {
-        match answer {
-            StopOutcome::Ended | StopOutcome::Repeated => true,
-            StopOutcome::Refused(_) => false,
-        }
-    }
 }
 
-/// Inserts an entry of the ledger.
+/// Inserts an entry of the ledger, and has its usage watched.
 #[derive(Debug)]
 pub(crate) struct EntryInsert {
     pub(crate) entry: Entry,
-    pub(crate) lifetime: i64,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) watch_at: Option<Timestamp>,
 }
 
 impl Statement for EntryInsert {
-    type Answer = EntryState;
+    type Answer = ();
 
-    const KIND: &'static str = "record";
+    const KIND: &'static str = "entry";
     const REFUSED_BY_INDEX: bool = true;
+    const IS_ENDLESS: bool = true;
 
-    fn carry_out(&self, world: &World, _alone: bool, _arrived_at: Timestamp) -> Option<EntryState> {
-        if self.resolve(world).is_some() {
-            return None;
-        }
-        let entry = self.entry.clone();
-        world.note_entry(&entry);
-        let state = world
-            .store
-            .with(|table| table.write_entry(entry, self.lifetime));
-        if state == EntryState::Skipped {
-            world.operate_on_entry(&self.entry);
-        }
-        if world.setup.mutant == Mutant::ExpiresBeforeCompletion {
-            let spans = [self.entry.span.clone()];
-            world.store.with(|table| table.expire(&spans));
+    fn carry_out(&self, world: &World, _alone: bool, _arrived_at: Timestamp) -> Option<()> {
+        let is_new = self.resolve(world).is_none();
+        world.store.with(|table| {
+            table.write_entry(&self.entry, self.expires_at, self.watch_at);
+        });
+        if is_new {
+            world.note_entry(&self.entry);
         }
         world.remove_expired();
-        Some(state)
+        is_new.then_some(())
     }
 
-    fn resolve(&self, world: &World) -> Option<EntryState> {
+    fn resolve(&self, world: &World) -> Option<()> {
         let guid = &self.entry.usage_guid;
-        world
-            .store
-            .with(|table| Some(table.entry(guid)?.entry.state))
-    }
-
-    fn outlasts(_: &EntryState) -> bool {
-        true
+        world.store.with(|table| table.entry(guid).map(|_| ()))
     }
 }
 
-/// A change of a span that workers make.
-#[derive(Debug)]
+/// A change of a span, as it was decided for what was read.
 pub(crate) struct Changing {
-    id: u64,
-    span: Span,
+    read: Span,
     change: Change,
 }
 
+impl Debug for Changing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change { kind, after } = &self.change;
+        let (version, processing) = (self.read.processing.version, &after.processing);
+        write!(f, "{kind:?} of {} at {version} to {processing:?}", after.id)
+    }
+}
+
 impl Changing {
-    pub(crate) fn new(world: &World, span: &Span, change: &Change) -> Self {
+    pub(crate) fn new(read: &Span, change: &Change) -> Self {
         Self {
-            id: world.server.next_id(),
-            span: span.clone(),
+            read: read.clone(),
             change: change.clone(),
         }
     }
 
-    /// The span that the change requires; with a planted bug, the span as it is now.
-    fn basis(&self, world: &World) -> Span {
-        let now = world.store.with(|table| table.find(&self.span.id).cloned());
-        if let Some(now) = now.filter(|_| world.setup.mutant == Mutant::PostsWhatIsWithheld) {
-            let mut span = self.span.clone();
-            span.processing.uncounted = now.processing.uncounted;
-            return span;
-        }
-        let is_blind = match self.change {
-            Change::Plan { .. } => world.setup.mutant == Mutant::PlanIgnoresVersion,
-            Change::Executed { .. } => world.setup.mutant == Mutant::ExecutedIgnoresVersion,
-            _ => false,
-        };
-        let now = world.store.with(|table| table.find(&self.span.id).cloned());
-        now.filter(|_| is_blind)
-            .unwrap_or_else(|| self.span.clone())
+    fn kind(&self) -> ChangeKind {
+        self.change.kind
+    }
+
+    /// The span as it is now.
+    fn now(&self, world: &World) -> Option<Span> {
+        world.store.with(|table| table.find(&self.read.id).cloned())
     }
 
     /// Makes the change; returns the span after it, if it was made.
-    fn apply(&self, world: &World) -> Option<Span> {
-        let span = self.basis(world);
-        let is_execution = matches!(self.change, Change::Executed { .. });
-        if is_execution && span.processing.planned.is_none() {
-            return None;
+    pub(crate) fn apply(&self, world: &World) -> Option<Span> {
+        let before = self.now(world)?;
+        let is_blind = world.setup.mutant.is_blind(self.kind());
+        let mut change = self.change.clone();
+        if is_blind {
+            change.after.processing.version = before.processing.version + 1;
         }
-        let change = world.setup.mutant.change(&self.change, &span);
-        let made = world.store.with(|table| {
-            let made = table.change(&span, &change);
-            if world.setup.mutant == Mutant::TotalsApart && is_execution && made == Changed::Made {
-                // They come with a later change, if nobody dies before.
-                table.set_totals(&span.id, span.processing.totals.clone());
-            }
-            made
-        });
+        let basis = if is_blind { &before } else { &self.read };
+        let made = world.store.with(|table| table.change(basis, &change));
         if made == Changed::Rejected {
             return None;
         }
-        let after = world.store.with(|table| table.find(&span.id).cloned());
-        let after = after.expect("it was changed");
-        world.note_change(&span, &change, &after);
+        let after = self.now(world)?;
+        world.note_change(self.kind(), &before, &after);
         Some(after)
     }
 }
@@ -370,52 +319,52 @@ impl Statement for Changing {
 
     const KIND: &'static str = "change";
     const REFUSED_BY_INDEX: bool = false;
+    const IS_ENDLESS: bool = true;
 
     fn carry_out(&self, world: &World, _alone: bool, _arrived_at: Timestamp) -> Option<Changed> {
-        if world.server.made(self) {
-            return None;
-        }
         self.apply(world)?;
-        world.server.note(self);
         Some(Changed::Made)
     }
 
+    /// A span that is as the change makes it has been changed. Otherwise the change was rejected, unless it can
+    /// still be made.
     fn resolve(&self, world: &World) -> Option<Changed> {
-        if world.server.made(self) {
+        let Some(now) = self.now(world) else {
+            return Some(Changed::Rejected);
+        };
+        if now.processing == self.change.after.processing {
             return Some(Changed::Made);
         }
-        let now = world.store.with(|table| table.find(&self.span.id).cloned());
-        let untouched = now.is_some_and(|now| self.change.is_allowed(&self.span, &now));
-        (!untouched).then_some(Changed::Rejected)
-    }
-
-    fn outlasts(_: &Changed) -> bool {
-        true
+        let can_be_made = now.processing.version == self.read.processing.version;
+        (!can_be_made).then_some(Changed::Rejected)
     }
 }
 
 impl World {
-    /// Spans as a worker reads them; with a planted bug, without what never counted.
-    pub(crate) fn as_read<'a>(&self, spans: impl Iterator<Item = &'a mut Span>) {
-        if self.setup.mutant == Mutant::PostsWhatIsWithheld {
-            spans.for_each(|span| span.processing.uncounted.clear());
+    /// Resumes spans in whatever way; returns those that were, as they are then.
+    pub(crate) fn resume_with<T>(&self, resume: impl FnOnce(&mut Table) -> T) -> (T, Vec<Span>) {
+        let mutant = self.setup.mutant;
+        let (answer, resumed) = self.store.with(|table| {
+            let before: Vec<Span> = table.all().map(|kept| kept.span.clone()).collect();
+            let answer = resume(table);
+            let mut resumed = Vec::new();
+            for before in before {
+                let after = table.find(&before.id).cloned();
+                let Some(after) = after.filter(|after| *after != before) else {
+                    continue;
+                };
+                let planted = mutant.resumed(&before, &after);
+                if let Some(planted) = &planted {
+                    table.put(planted.clone());
+                }
+                resumed.push((before, planted.unwrap_or(after)));
+            }
+            (answer, resumed)
+        });
+        for (before, after) in &resumed {
+            self.note_change(ChangeKind::Resume, before, after);
         }
-    }
-}
-
-impl Server {
-    pub(crate) fn next_id(&self) -> u64 {
-        self.changes.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Whether the change was made, and no other change of its span after it.
-    fn made(&self, changing: &Changing) -> bool {
-        let last = self.last_changes.lock().expect("nobody panics with it");
-        last.get(&changing.span.id) == Some(&changing.id)
-    }
-
-    fn note(&self, changing: &Changing) {
-        let mut last = self.last_changes.lock().expect("nobody panics with it");
-        last.insert(changing.span.id.clone(), changing.id);
+        let resumed = resumed.into_iter().map(|(_, after)| after);
+        (answer, resumed.collect())
     }
 }

@@ -10,8 +10,8 @@ use sampler_settings::worker::{
     SuspensionSettings,
 };
 use sampler_settings::{
-    DistressSettings, LedgerRetention, MonthSettings, ReceiverSettings, SamplingSettings,
-    SlackSettings, WorkerSettings,
+    DistressSettings, LedgerRetention, ReceiverSettings, SamplingSettings, SlackSettings,
+    WorkerSettings,
 };
 
 use super::mutant::Mutant;
@@ -51,39 +51,7 @@ pub(crate) struct Scale {
     pub(crate) clock_error: i64,
 }
 
-/// How many intervals of one span are delivered in the slack of a month in any case.
-const BACKLOG_MOST: i64 = 60;
-
 impl Scale {
-    /// The length of an interval at the least, ms.
-    fn window(self) -> i64 {
-        match self.unit {
-            Granularity::Minute => MINUTE,
-            Granularity::Hour => HOUR,
-            Granularity::Day => DAY,
-            Granularity::Month => 28 * DAY,
-        }
-    }
-
-    /// Of a run in which a month closes: minutes count, so workers poll often.
-    fn draw_closing(rng: &mut Rng) -> Self {
-        let (unit, coarse, length) = match rng.below(10) {
-            0..=4 => (Granularity::Minute, Granularity::Hour, MINUTE),
-            5..=6 => (Granularity::Hour, Granularity::Day, 5 * MINUTE),
-            7..=8 => (Granularity::Day, Granularity::Month, 5 * MINUTE),
-            _ => (Granularity::Month, Granularity::Month, 5 * MINUTE),
-        };
-        Self {
-            unit,
-            coarse,
-            length,
-            tick: 10_000,
-            slow: 2_000,
-            horizon: 27 * MINUTE,
-            clock_error: 2 * MINUTE,
-        }
-    }
-
     fn draw(rng: &mut Rng) -> Self {
         let scale = |unit, coarse, length: i64, windows, clock_error| Self {
             unit,
@@ -115,36 +83,6 @@ impl Scale {
     }
 }
 
-/// The month that Abacus closes during a run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Closing {
-    /// The first moment of the next month.
-    pub(crate) month_end: Timestamp,
-    /// The longest time from a start to its report that leaves enough of the slack to deliver all
-    /// intervals, ms.
-    pub(crate) backlog_most: i64,
-}
-
-impl Closing {
-    /// How long into the next month Abacus takes usages for this one, ms.
-    const SLACK: i64 = 10 * MINUTE;
-
-    /// How long into the next month there may be severe faults, ms. What is known by then must be
-    /// delivered in the rest of the slack, in which few calls fail and no process crashes or
-    /// freezes.
-    const TROUBLE: i64 = 3 * MINUTE;
-
-    /// The moment from which there are no severe faults until the month is closed.
-    pub(crate) fn quiet_from(self) -> Timestamp {
-        self.month_end.plus(Self::TROUBLE)
-    }
-
-    /// The last moment at which Abacus takes usages for the month.
-    pub(crate) fn closes_at(self) -> Timestamp {
-        self.month_end.plus(Self::SLACK)
-    }
-}
-
 /// A seed with this bit is of a run with an upstream that forgets.
 pub const FORGETFUL: u64 = 1 << 63;
 
@@ -165,8 +103,8 @@ impl Forgetful {
     fn draw(rng: &mut Rng, scale: Scale) -> Self {
         let post_timeout = 4 * scale.slow + 1_000;
         let lag = *rng.pick(&[0, scale.slow / 2, 2 * scale.slow]);
-        // The clocks of two workers differ by twice the error of one.
-        let apart = 4 * scale.clock_error;
+        // The clock of the database jumps by twice its error, and an answer that tells it may be as old as a slow call.
+        let apart = 4 * (scale.clock_error + scale.slow);
         let horizon = match rng.below(6) {
             0 => 0,
             1 => post_timeout,
@@ -183,7 +121,7 @@ impl Forgetful {
         let is_forever = rng.below(8) == 0;
         Self {
             horizon: if is_forever {
-                i64::MAX
+                i64::MAX / 4
             } else if horizon <= told.margin() {
                 // Where each post is asked for, nothing need be remembered.
                 0
@@ -209,8 +147,6 @@ pub(crate) struct Setup {
     pub(crate) scale: Scale,
     /// The upstream, where it is not Abacus.
     pub(crate) memory: Option<Forgetful>,
-    /// The month that Abacus closes, if it closes one.
-    pub(crate) closing: Option<Closing>,
     /// When the run begins.
     pub(crate) base: Timestamp,
     pub(crate) receivers: usize,
@@ -224,24 +160,20 @@ pub(crate) struct Setup {
     /// The slack is so narrow that some events lie outside, and complete spans are removed.
     pub(crate) narrow_slack: bool,
     pub(crate) max_inflight: Option<usize>,
-    /// Abacus puts usages of the future aside. Then the workers' clocks are never ahead, unless it
-    /// dates its answers.
-    pub(crate) puts_future_aside: bool,
     /// Operators skip, resume and resend.
     pub(crate) has_operator: bool,
     /// How many of a hundred acts and changes an operator follows with an act at once.
     pub(crate) watchful: usize,
-    /// How many of a hundred usages Abacus sets aside after it has accepted them.
+    /// How many of a hundred usages the upstream sets aside after it has accepted them.
     pub(crate) sets_aside: usize,
     /// Workers ask whether usages count.
     pub(crate) confirms: bool,
-    /// Abacus dates its answers, so that workers can tell that their clocks are ahead.
-    pub(crate) dates_answers: bool,
+    /// No entry expires while the run lasts.
+    keeps_entries: bool,
     /// How long the server may take for a command, ms.
     pub(crate) time_limit: i64,
-    /// The factor by which the store's clock, which ages heartbeats, is slow: a heartbeat lives for
-    /// 20 s, but in a run heartbeats are far apart.
-    pub(crate) heartbeat_slowdown: i64,
+    /// How long a worker counts as alive after a heartbeat, ms.
+    pub(crate) worker_lifetime: i64,
 }
 
 impl Setup {
@@ -249,60 +181,27 @@ impl Setup {
         let mut rng = Rng::new(seed, 0);
         let rng = &mut rng;
         let forgets = seed & FORGETFUL != 0;
-        let closes = rng.percent(35) && !forgets;
-        let mut scale = if closes {
-            Scale::draw_closing(rng)
-        } else {
-            Scale::draw(rng)
-        };
+        let mut scale = Scale::draw(rng);
         if forgets {
             scale.clock_error = scale.slow / 4;
         }
         let narrow_slack = rng.percent(25) || mutant == Mutant::RetentionUntold;
-        let past = if narrow_slack {
-            4 * scale.length
-        } else if closes {
-            // A start may be dated at the beginning of its month.
-            62 * DAY
+        let (past, future) = if narrow_slack {
+            (4 * scale.length, 2 * scale.length)
         } else {
-            4 * scale.horizon
-        };
-        // What ends so far ahead is waited for.
-        let future = if narrow_slack {
-            2 * scale.length
-        } else if closes {
-            scale.horizon
-        } else {
-            4 * scale.horizon
+            (4 * scale.horizon, 4 * scale.horizon)
         };
         // A start may be sent again until its timestamp falls out of the slack. To see that it is
-        // a repeat the span must be there, whatever the clocks say and however long a request that
-        // was admitted before was held up.
+        // a repeat the span must be there, however long a request that was admitted before was held up.
         let retention = past + 2 * scale.clock_error + 4 * scale.length;
-        // Of rows of their own, so that runs without operators or confirmation stay as they were. What is
-        // skipped waits, too long for a month that closes; and a span is not removed before its usages are
-        // resent.
-        let has_operator = !closes && !narrow_slack && Rng::new(seed, 6).percent(50);
-        let aside = &mut Rng::new(seed, 8);
-        let shared = !closes && rng.percent(50);
-        let (base, closing) = if closes {
-            let month_end = month_end(rng);
-            let base = month_end.plus(-rng.between(5 * MINUTE, 13 * MINUTE));
-            let closing = Closing {
-                month_end,
-                backlog_most: BACKLOG_MOST * scale.window(),
-            };
-            (base, Some(closing))
-        } else {
-            (base(rng, scale), None)
-        };
+        // Some runs share the spans among the workers, in others each works on all of them.
+        let is_shared = rng.percent(50);
         Self {
             seed,
             mutant,
             scale,
-            memory: forgets.then(|| Forgetful::draw(&mut Rng::new(seed, 12), scale)),
-            closing,
-            base,
+            memory: forgets.then(|| Forgetful::draw(rng, scale)),
+            base: base(rng, scale),
             receivers: 1 + rng.below(3),
             workers: 1 + rng.below(3),
             well_behaved: (0..=rng.below(4)).map(|_| rng.percent(50)).collect(),
@@ -314,39 +213,18 @@ impl Setup {
             },
             narrow_slack,
             max_inflight: rng.percent(15).then_some(2),
-            puts_future_aside: rng.percent(40),
-            has_operator,
-            watchful: *Rng::new(seed, 9).pick(&[0, 10, 40]),
-            sets_aside: *aside.pick(&[0, 0, 3, 20]),
-            confirms: aside.percent(50),
-            dates_answers: rng.percent(75) || forgets,
+            has_operator: rng.percent(60),
+            watchful: *rng.pick(&[0, 10, 40]),
+            sets_aside: *rng.pick(&[0, 0, 3, 20]),
+            confirms: rng.percent(50),
+            keeps_entries: rng.percent(50),
             time_limit: scale.slow / 2,
-            heartbeat_slowdown: if shared {
-                (scale.horizon / 6 * 5 / 2 / 20_000).max(1)
-            } else {
-                1
-            },
+            worker_lifetime: if is_shared { 5 * scale.length } else { 1 },
         }
     }
 
     pub(crate) fn heartbeat(&self) -> i64 {
-        match self.closing {
-            Some(_) => 10_000,
-            None => self.scale.horizon / 6,
-        }
-    }
-
-    /// How often workers probe Abacus's clock, ms.
-    fn clock_interval(&self) -> i64 {
-        match self.closing {
-            Some(_) => 20_000,
-            None => (4 * self.scale.tick).max(20_000),
-        }
-    }
-
-    /// How long the date of an answer counts for a worker, ms.
-    pub(crate) fn dates_held_for(&self) -> i64 {
-        15 * self.clock_interval()
+        self.scale.length
     }
 
     /// How one process samples; most processes do it in the same way.
@@ -363,10 +241,7 @@ impl Setup {
             plan_id: rng.percent(50).then(|| "plan".to_owned()),
             granularity: *rng.pick(&[unit, coarse]),
         };
-        let stop_grace = match self.closing {
-            Some(_) => *rng.pick(&[0, 0, MINUTE / 2, MINUTE]),
-            None => *rng.pick(&[0, 0, length / 4, length]),
-        };
+        let stop_grace = *rng.pick(&[0, 0, length / 4, length]);
         SamplingSettings {
             dimension: Some(default),
             dimension_overrides: Some(vec![exception]),
@@ -389,22 +264,39 @@ impl Setup {
         }
     }
 
+    /// Whether no entry expires while the run lasts: what is missing upstream can be sent again.
+    pub(crate) fn keeps_entries(&self) -> bool {
+        self.sets_aside > 0 || self.keeps_entries
+    }
+
+    /// How long the ledger keeps an entry of this granularity, ms. In some runs, some expire while the run lasts.
+    pub(crate) fn kept_for(&self, granularity: Granularity) -> i64 {
+        let tick = self.scale.tick;
+        let longer = i64::from(self.keeps_entries()) * (100 * self.scale.horizon + DAY);
+        longer
+            + match granularity {
+                Granularity::Minute => 2 * tick,
+                Granularity::Hour => 8 * tick,
+                Granularity::Day => 400 * DAY,
+                Granularity::Month => 800 * DAY,
+            }
+    }
+
     pub(crate) fn worker(&self, name: String, rng: &mut Rng) -> sampler_worker::Options {
         let tick = self.scale.tick;
-        // What operators resend must still be there, also after the run.
-        let is_resent = self.has_operator || self.sets_aside > 0;
-        let kept = i64::from(is_resent) * (16 * self.scale.horizon + DAY);
+        let kept = |granularity| millis(self.kept_for(granularity));
+        let default = DeliverySettings::default();
         sampler_worker::Options {
             name,
             settings: WorkerSettings {
                 sampling: self.sampling(rng),
-                month: MonthSettings {
-                    month_slack: millis(*rng.pick(&[600_000, 3 * DAY])),
-                },
                 delivery: DeliverySettings {
                     retry_limit: millis(4 * tick),
                     concurrency: 1 + rng.below(4),
-                    ..DeliverySettings::default()
+                    timeout: self
+                        .memory
+                        .map_or(default.timeout, |it| millis(it.told.post_timeout)),
+                    ..default
                 },
                 processing: ProcessingSettings {
                     concurrency: 1 + rng.below(6),
@@ -418,24 +310,22 @@ impl Setup {
                     retention: millis(self.retention),
                     ..CleanupSettings::default()
                 },
-                // Some entries expire while the run lasts, some do not.
                 ledger: LedgerSettings {
                     retention: LedgerRetention {
-                        minute: millis(2 * tick + kept),
-                        hour: millis(8 * tick + kept),
-                        day: millis(400 * DAY + kept),
-                        month: millis(800 * DAY + kept),
+                        minute: kept(Granularity::Minute),
+                        hour: kept(Granularity::Hour),
+                        day: kept(Granularity::Day),
+                        month: kept(Granularity::Month),
                     },
                 },
                 distress: self.distress(rng),
-                // While a month closes a span must not wait for long because of chance refusals.
                 suspension: SuspensionSettings {
-                    after: 2 + rng.below(2) - usize::from(self.closing.is_none()),
+                    after: 1 + rng.below(2),
                     probe_interval: millis(2 * tick),
                 },
                 confirm: ConfirmSettings {
                     enabled: self.confirms,
-                    // Later than Abacus decides, whatever the clocks say.
+                    // Later than the upstream decides, whatever the clocks say.
                     timeout: millis(8 * tick + 4 * self.scale.clock_error),
                 },
                 ..WorkerSettings::default()
@@ -444,7 +334,6 @@ impl Setup {
             periods: Periods {
                 heartbeat: millis(self.heartbeat()),
                 confirmation: millis(tick / 4),
-                clock: millis(self.clock_interval()),
                 causes: millis(tick),
                 confirmations: millis(tick),
                 steering: millis(4 * tick),
@@ -457,18 +346,17 @@ impl Setup {
         }
     }
 
-    /// One worker in four pauses after a heartbeat that took seconds, which in long scales many do. None
-    /// does while a month closes.
+    /// One worker in four pauses after a heartbeat that took seconds, which in long scales many do.
     fn distress(&self, rng: &mut Rng) -> DistressSettings {
-        let pauses = rng.percent(25) && self.closing.is_none();
-        let commit_upper = if pauses {
-            DistressSettings::default().commit_upper
+        let default = DistressSettings::default();
+        let commit_upper = if rng.percent(25) {
+            default.commit_upper
         } else {
-            Duration::from_millis(self.scale.horizon.unsigned_abs())
+            millis(self.scale.horizon)
         };
         DistressSettings {
             commit_upper,
-            ..DistressSettings::default()
+            ..default
         }
     }
 
@@ -511,10 +399,4 @@ fn base(rng: &mut Rng, scale: Scale) -> Timestamp {
     let edge = Timestamp::clamped(midnight(year, month, day)).plus(-before);
     // A run is over before the end of all time, at which no clock advances.
     edge.min(Timestamp::MAX.plus(-100 * scale.horizon))
-}
-
-/// The end of the month that is closed during the run.
-fn month_end(rng: &mut Rng) -> Timestamp {
-    let year = *rng.pick(&[1970, 2000, 2023, 2024, 2026, 2100]);
-    Timestamp::clamped(midnight(year, rng.between(2, 12), 1))
 }

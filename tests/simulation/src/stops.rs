@@ -1,6 +1,6 @@
 //! Stops at bad places: before, within and behind intervals whose usages do not count, or may never.
 
-use sampler_domain::{EntryState, Interval, Span, Timestamp};
+use sampler_domain::{Interval, Span, Timestamp};
 use sampler_testkit::rng::Rng;
 
 use super::op::{Event, Kind};
@@ -15,7 +15,7 @@ impl World {
         let is_open = |span: &Span| span.end.is_none() && !self.is_well_behaved(span);
         let found: Vec<(Span, Vec<Interval>)> = kept
             .filter(is_open)
-            .map(|span| (span.clone(), self.doubtful(&span)))
+            .map(|span| (span.clone(), doubtful(&span)))
             .filter(|(_, doubtful)| !doubtful.is_empty())
             .collect();
         if found.is_empty() {
@@ -38,21 +38,17 @@ impl World {
         let behaved = self.setup.well_behaved.get(number);
         behaved.is_some_and(|is_well| *is_well)
     }
+}
 
-    /// What of a span is skipped, set aside or refused, as far as is known.
-    fn doubtful(&self, span: &Span) -> Vec<Interval> {
-        let is_doubtful = |state| matches!(state, EntryState::Skipped | EntryState::SetAside);
-        let mut doubtful: Vec<Interval> = self.store.with(|table| {
-            let entries = table.entries_of(&span.id, None).into_iter();
-            let entries = entries.filter(|entry| is_doubtful(entry.state));
-            entries.map(|entry| entry.interval).collect()
-        });
-        let processing = &span.processing;
-        let refused = processing.planned.iter();
-        let refused = refused.filter(|_| processing.refused_at.is_some());
-        doubtful.extend(refused.map(|planned| planned.interval));
-        doubtful
-    }
+/// What of a span is excluded, sent again or refused.
+fn doubtful(span: &Span) -> Vec<Interval> {
+    let processing = &span.processing;
+    let excluded = processing.excluded.iter();
+    let again = processing.again.iter().map(|again| &again.range);
+    let refused = processing.planned.iter();
+    let refused = refused.filter(|_| processing.failure.is_some());
+    let ranges = excluded.chain(again).map(|range| range.interval);
+    ranges.chain(refused.map(|it| it.interval)).collect()
 }
 
 /// A moment before, within or behind an interval, or at its edge.

@@ -1,14 +1,13 @@
 //! The store as one process sees it: calls get lost, late or slow.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_domain::{Span, SpanId, Target};
+use sampler_domain::{Span, Target};
 use sampler_store::group::{
     CommandResult, Group, GroupWriter, Resolution, WriteResult, write_results,
 };
@@ -26,9 +25,8 @@ use super::server::{
 };
 use super::world::{Tally, World, pause};
 
-mod brief;
-mod causes;
 mod ledger;
+mod operating;
 mod work;
 
 /// The connection from one process to the server.
@@ -56,8 +54,6 @@ pub(crate) struct SimStore {
     stops: Group<Grouped<Ending>>,
     changes: Group<Grouped<Changing>>,
     entries: Group<Grouped<EntryInsert>>,
-    /// The usages of which no answer came, by spans that had changed before that was noted.
-    unnoted: Arc<Mutex<BTreeMap<SpanId, String>>>,
 }
 
 impl SimStore {
@@ -68,30 +64,12 @@ impl SimStore {
             stops: Group::new(Grouped::new(&connection), timeout),
             changes: Group::new(Grouped::new(&connection), timeout),
             entries: Group::new(Grouped::new(&connection), timeout),
-            unnoted: Arc::default(),
             connection,
         }
     }
 
     fn has(&self, mutant: Mutant) -> bool {
         self.connection.world.setup.mutant == mutant
-    }
-
-    /// The process could not note what Abacus has said of a usage.
-    pub(crate) fn note_lost_if_failed<T>(&self, result: &Result<T, StoreError>, usage_guid: &str) {
-        if result.is_err() {
-            self.note_lost(usage_guid);
-        }
-    }
-
-    /// The process could not record the outcome of its post of this usage.
-    fn note_lost(&self, usage_guid: &str) {
-        let Connection { world, life, .. } = &self.connection;
-        world.note_lost(life, usage_guid);
-    }
-
-    fn unnoted(&self) -> MutexGuard<'_, BTreeMap<SpanId, String>> {
-        self.unnoted.lock().expect("nobody panics with it")
     }
 }
 
@@ -121,24 +99,13 @@ impl<S: Statement> GroupWriter for Grouped<S> {
         500
     }
 
-    fn execution_limit(&self) -> Duration {
-        self.connection.world.setup.answered_within()
-    }
-
-    fn outlasts_late_commands(answer: &S::Answer) -> bool {
-        S::outlasts(answer)
-    }
-
     async fn send(&self, batch: &[Arc<S>], send_by: Instant) -> CommandResult<Self> {
         let made = self.connection.command(batch, send_by).await;
-        let made = made.map_err(|failed| match failed {
-            Failed::Lost
-                if self.connection.world.setup.mutant == Mutant::TrustsRefusalAfterLostCommand =>
-            {
-                Failed::Over
-            }
-            failed => failed,
-        })?;
+        let resolves = self.connection.world.setup.mutant == Mutant::ResolvesLostCommands;
+        if resolves && made.is_err() {
+            return Ok(batch.iter().map(|_| WriteResult::Unresolved).collect());
+        }
+        let made = made?;
         let tried = made.iter().filter(|made| !matches!(made, Made::Before(_)));
         let tried: Vec<&Made<S::Answer>> = tried.collect();
         let done = |made: &Made<S::Answer>| match made {
@@ -167,29 +134,30 @@ impl<S: Statement> GroupWriter for Grouped<S> {
 
     async fn resolve(&self, batch: &[Arc<S>]) -> Result<Vec<Resolution<S::Answer>>, Failed> {
         let (world, batch) = (Arc::clone(&self.connection.world), batch.to_vec());
-        // The name of a call is part of what its outcome is drawn from: seeds depend on it.
-        let resolved = self.connection.call("look", String::new, async move {
+        let resolved = self.connection.call("resolve", async move {
             let resolve = |statement: &Arc<S>| statement.resolve(&world);
-            Ok(Resolved(batch.iter().map(resolve).collect()))
+            Ok(batch.iter().map(resolve).collect::<Vec<_>>())
         });
         match resolved.await {
-            Ok(Resolved(seen)) => Ok(seen.into_iter().map(|seen| seen.map(Ok)).collect()),
+            Ok(seen) => Ok(seen.into_iter().map(|seen| seen.map(Ok)).collect()),
             Err(StoreError::Unavailable(_)) => Err(Failed::NotSent),
             Err(_) => Err(Failed::Lost),
         }
     }
 }
 
-/// The outcome of each write.
-struct Resolved<A>(Vec<Option<A>>);
-
 /// A page of a search, if there was one, and the rest of the search.
 struct DuePage(Option<Vec<Span>>, DuePages);
 
-/// The result of a call, for the log.
-pub(crate) trait Brief {
-    fn brief(&self) -> String;
+impl fmt::Debug for DuePage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = self.0.iter().flatten().map(|span| &span.id);
+        f.debug_list().entries(ids).finish()
+    }
 }
+
+/// The most bytes of a result that the log shows.
+const SHOWN: usize = 300;
 
 impl Connection {
     /// Sends a command of some writes, and waits for its answer.
@@ -209,7 +177,7 @@ impl Connection {
             .world
             .store_conditions()
             .call(&mut rng, setup.scale.slow);
-        let times = CommandTiming::draw(&self.world, &mut rng, transfer.outcome, batch.len());
+        let times = CommandTiming::draw::<S>(&self.world, &mut rng, transfer.outcome, batch.len());
         let sent = self.carry_out(batch, transfer.request_delay, times);
         let made = match transfer.outcome {
             CallOutcome::Unavailable => {
@@ -254,11 +222,10 @@ impl Connection {
         }
     }
 
-    /// Makes a call: `work` is what the store does, `what` describes it in the log.
-    async fn call<T: Brief + Send + 'static>(
+    /// Makes a call: `work` is what the store does.
+    async fn call<T: fmt::Debug + Send + 'static>(
         &self,
         kind: &'static str,
-        what: impl Fn() -> String + Send + 'static,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.life.checkpoint().await;
@@ -269,9 +236,11 @@ impl Connection {
         let (world, name) = (Arc::clone(&self.world), self.name.clone());
         let done = async move {
             let result = work.await;
-            world.log(&name, || match &result {
-                Ok(done) => format!("{kind}{} -> {}", what(), done.brief()),
-                Err(error) => format!("{kind}{} -> {error}", what()),
+            world.log(&name, || {
+                let mut line = format!("{kind} -> {result:?}");
+                let end = line.floor_char_boundary(SHOWN);
+                line.truncate(end);
+                line
             });
             result
         };
@@ -314,18 +283,18 @@ impl Connection {
 }
 
 impl SimStore {
-    /// Makes a call without details in the log.
+    /// Makes a call.
     pub(crate) async fn call<T, F>(
         &self,
         kind: &'static str,
         work: impl FnOnce(Arc<World>) -> F,
     ) -> Result<T, StoreError>
     where
-        T: Brief + Send + 'static,
+        T: fmt::Debug + Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         let work = work(Arc::clone(&self.connection.world));
-        self.connection.call(kind, String::new, work).await
+        self.connection.call(kind, work).await
     }
 }
 
@@ -361,7 +330,7 @@ impl Events for SimStore {
         let answer = self.starts.submit(Arc::new(Opening(new))).await;
         match &answer {
             Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(StartOutcome::Opened),
-            Ok(started) if !Opening::outlasts(started) => self.connection.world.note_refused(id),
+            Ok(StartOutcome::Refused(_)) => self.connection.world.note_refused(id),
             Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {
                 self.connection.world.note_refused(id);
             }
@@ -375,7 +344,7 @@ impl Events for SimStore {
         let answer = self.stops.submit(Arc::new(Ending(new))).await;
         match &answer {
             Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(StopOutcome::Ended),
-            Ok(stopped) if !Ending::outlasts(stopped) => self.connection.world.note_refused(id),
+            Ok(StopOutcome::Refused(_)) => self.connection.world.note_refused(id),
             Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {
                 self.connection.world.note_refused(id);
             }
@@ -385,7 +354,6 @@ impl Events for SimStore {
     }
 
     async fn find_spans(&self, target: &Target, by: &SpansBy) -> Result<Vec<Span>, StoreError> {
-        // The name of a call is part of what its outcome is drawn from: seeds depend on it.
         let name = match by {
             SpansBy::StartedBy(..) => "find_by_start_id",
             SpansBy::StoppedBy(_) => "find_by_stop_id",

@@ -1,25 +1,22 @@
 //! What really happened, noted at that moment in the store and in the stand-in, behind all faults.
-//! The law is checked at every change, not only at the end.
-
-mod plans;
-mod upstream;
+//! The law is checked at every change, not only at the end:
+//!
+//! What the upstream has accepted of a span is what the span says is billed, moment by moment: from its start to where
+//! it is sampled, without what is excluded and what is sent again. It may differ in the planned interval, in the
+//! first of what is sent again, and in what is flagged. No moment counts twice, nor less than nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 use sampler_domain::{
-    CauseId, Change, Entry, EntryState, Resent, Span, SpanId, Target, Timestamp, Usage,
+    CauseId, ChangeKind, Entry, Excluded, Granularity, Interval, Span, SpanId, Target, Timestamp,
+    Usage,
 };
 
-use uuid::Uuid;
-
+use super::books::duration;
 use super::op::Kind;
-use super::posts::Post;
-use super::windows::Windows;
-use super::world::World;
+use super::world::{Tally, World};
 use crate::calendar::MINUTE;
-
-pub(crate) use plans::{Plan, Plans};
 
 /// All that happened so far.
 #[derive(Default)]
@@ -27,15 +24,12 @@ pub(crate) struct Truth(Mutex<Facts>);
 
 #[derive(Default)]
 pub(crate) struct Facts {
-    /// Every interval that was ever planned.
-    pub(crate) plans: Plans,
-    /// Signed durations that count upstream, by span.
-    pub(crate) sums: BTreeMap<SpanId, i64>,
+    pub(crate) spans: BTreeMap<SpanId, OfSpan>,
     incomplete: BTreeSet<SpanId>,
-    /// What counts in each window of a span.
-    pub(crate) windows: Windows,
-    /// Every post, by the id of its usage.
-    pub(crate) posts: BTreeMap<String, Vec<Post>>,
+    /// The span of each usage that was planned or sent again.
+    of_usage: BTreeMap<String, SpanId>,
+    /// Every usage that the upstream has ever accepted, by its id.
+    pub(crate) accepted: BTreeMap<String, Interval>,
     /// Every entry of the ledger that was ever written, by the id of its usage.
     pub(crate) entries: BTreeMap<String, Entry>,
     /// Spans that were cleaned up.
@@ -44,21 +38,24 @@ pub(crate) struct Facts {
     pub(crate) kept: Vec<KeptEvent>,
     /// Writes that were refused, by what they carry.
     refused: BTreeSet<String>,
-    /// Ids of usages that Abacus has refused.
+    /// Ids of usages that the upstream has refused.
     refused_usages: BTreeSet<String>,
-    /// Ids of usages that an operator has skipped.
-    asked_to_skip: BTreeSet<String>,
-    /// The acts of the resends that spans count.
-    resent: BTreeSet<Uuid>,
     /// When entries that have expired were removed last.
     expired_removed_at: Option<Timestamp>,
-    /// When the ledger last noted that a usage was set aside.
-    pub(crate) aside_at: BTreeMap<String, Timestamp>,
-    /// How often it did.
-    asides_noted: BTreeMap<String, usize>,
     /// Targets of which another span was inserted between the overlap query of a start and its
     /// insert.
     pub(crate) gaps: BTreeSet<Target>,
+}
+
+/// What the upstream has accepted of one span.
+#[derive(Default)]
+pub(crate) struct OfSpan {
+    /// How often each moment counts.
+    accepted: Edges,
+    /// The same in all, ms.
+    pub(crate) sum: i64,
+    /// The usages that lead forwards, from where to where.
+    forward: BTreeMap<Timestamp, Timestamp>,
 }
 
 /// A start or a stop that was kept.
@@ -70,6 +67,106 @@ pub(crate) struct KeptEvent {
     pub(crate) kept_at: Timestamp,
     /// What the write carries.
     write: String,
+}
+
+/// A number for each moment, by where it changes and by how much.
+#[derive(Clone, Default)]
+struct Edges(BTreeMap<Timestamp, i64>);
+
+impl Edges {
+    /// Adds to the moments of an interval; of one that leads backwards, the opposite.
+    fn add(&mut self, interval: Interval, weight: i64) {
+        for (at, by) in [(interval.start, weight), (interval.end, -weight)] {
+            let step = self.0.entry(at).or_default();
+            *step += by;
+            if *step == 0 {
+                self.0.remove(&at);
+            }
+        }
+    }
+
+    fn step(&self, at: Timestamp) -> i64 {
+        self.0.get(&at).copied().unwrap_or_default()
+    }
+}
+
+/// What a span says of each moment.
+#[derive(Default)]
+struct Claim {
+    billed: Edges,
+    /// Where the upstream may have more, or less.
+    open: Vec<Interval>,
+}
+
+impl Claim {
+    fn of(span: &Span) -> Self {
+        let processing = &span.processing;
+        let mut claim = Self::default();
+        let sampled = Interval {
+            start: span.start,
+            end: processing.last.end,
+        };
+        claim.billed.add(sampled, 1);
+        for range in &processing.excluded {
+            claim.take_out(range, false);
+            claim.open(range.unanswered, range.interval);
+        }
+        for (place, again) in processing.again.iter().enumerate() {
+            claim.take_out(&again.range, again.is_way_back);
+            let may_count = place == 0 || again.range.unanswered;
+            claim.open(may_count, again.range.interval);
+        }
+        if let Some(planned) = &processing.planned {
+            claim.open(true, planned.interval);
+        }
+        claim
+    }
+
+    /// Takes out a range and its way back, or that alone.
+    fn take_out(&mut self, range: &Excluded, is_way_back: bool) {
+        if !is_way_back {
+            self.billed.add(range.interval, -1);
+        }
+        if let Some(back_to) = range.back_to {
+            let way_back = Interval {
+                start: range.interval.end,
+                end: back_to,
+            };
+            self.billed.add(way_back, -1);
+        }
+    }
+
+    fn open(&mut self, is_open: bool, interval: Interval) {
+        if is_open {
+            self.open.push(interval);
+        }
+    }
+
+    fn is_open(&self, at: Timestamp) -> bool {
+        self.open.iter().any(|it| {
+            let (low, high) = (it.start.min(it.end), it.start.max(it.end));
+            low <= at && at < high
+        })
+    }
+
+    /// What is wrong with it, if this is what the upstream has accepted.
+    fn compare(&self, accepted: &Edges) -> Option<String> {
+        let bounds = self.open.iter().flat_map(|it| [it.start, it.end]);
+        let edges = accepted.0.keys().chain(self.billed.0.keys()).copied();
+        let bounds: BTreeSet<Timestamp> = bounds.chain(edges).collect();
+        let (mut counts, mut claimed) = (0, 0);
+        for at in bounds {
+            counts += accepted.step(at);
+            claimed += self.billed.step(at);
+            let is_right = counts == claimed || self.is_open(at);
+            if !is_right || !(0..=1).contains(&counts) || !(0..=1).contains(&claimed) {
+                return Some(format!(
+                    "from {at} it counts {counts} times, and the span says {claimed}"
+                ));
+            }
+        }
+        None
+    }
 }
 
 impl Truth {
@@ -92,16 +189,19 @@ impl Facts {
         }
         is_time
     }
+
+    /// The span that has planned a usage, or has sent it again.
+    pub(crate) fn span_of(&self, usage_guid: &str) -> Option<&SpanId> {
+        self.of_usage.get(usage_guid)
+    }
 }
 
 impl World {
     /// A span is new in the store.
     pub(crate) fn note_opened(&self, span: &Span) {
         let mut facts = self.truth.facts();
-        facts.sums.insert(span.id.clone(), 0);
+        facts.spans.insert(span.id.clone(), OfSpan::default());
         facts.incomplete.insert(span.id.clone());
-        drop(facts);
-        self.note_plan(span);
     }
 
     /// A start or stop was kept.
@@ -126,6 +226,7 @@ impl World {
             kept_at: self.now(),
             write,
         });
+        self.check_law(span);
     }
 
     /// A start or stop was refused: nothing was kept of it, nor will be.
@@ -150,29 +251,55 @@ impl World {
         self.truth.facts().gaps.insert(target.clone());
     }
 
-    /// A change was made of a span; `before` is the span as the change found it.
-    pub(crate) fn note_change(&self, before: &Span, change: &Change, after: &Span) {
-        match change {
-            Change::Plan { .. } => self.note_plan(after),
-            Change::Executed { .. } => self.note_executed(before, after),
-            Change::Skipped { .. } => self.note_skipped(before, after),
-            Change::Resent { resent, .. } => self.note_resent(resent, after),
-            Change::Complete => self.note_complete(after),
-            Change::Failed {
-                suspension: Some(_),
-                ..
-            } => self.note_suspended(after),
-            Change::NotFound { .. }
-            | Change::Postpone { .. }
-            | Change::Failed { .. }
-            | Change::KeepSuspended { .. }
-            | Change::Resume { .. }
-            | Change::RequestSkip { .. }
-            | Change::SetAside { .. } => {}
+    /// A change was made of a span, by whomever.
+    pub(crate) fn note_change(&self, kind: ChangeKind, before: &Span, after: &Span) {
+        let id = &after.id;
+        if after.processing.version != before.processing.version + 1 {
+            self.report_violation(format!("{kind:?} of span {id} leaves the version"));
+        }
+        if let Some(delivery) = after.in_hand() {
+            let mut facts = self.truth.facts();
+            facts.of_usage.insert(delivery.usage_guid, id.clone());
+        }
+        self.count_change(kind);
+        match kind {
+            ChangeKind::Record | ChangeKind::RecordAgain => self.check_entry(before, kind),
+            ChangeKind::Fail if after.suspension().is_some() => self.note_suspended(after),
+            _ => {}
+        }
+        if before.processing.complete != after.processing.complete {
+            self.note_complete(after);
+        }
+        self.check_law(after);
+        self.watch(before, after);
+    }
+
+    fn count_change(&self, kind: ChangeKind) {
+        match kind {
+            ChangeKind::Skip => Tally::add(&self.tally.skips),
+            ChangeKind::RecordAgain => Tally::add(&self.tally.resent),
+            ChangeKind::Trim => Tally::add(&self.tally.trims),
+            ChangeKind::Move => Tally::add(&self.tally.moves),
+            ChangeKind::Flag => Tally::add(&self.tally.flags),
+            _ => {}
         }
     }
 
-    /// A span was suspended: Abacus must have refused its usage.
+    /// The law, for one span.
+    pub(crate) fn check_law(&self, span: &Span) {
+        let facts = self.truth.facts();
+        let Some(of_span) = facts.spans.get(&span.id) else {
+            return;
+        };
+        let wrong = Claim::of(span).compare(&of_span.accepted);
+        drop(facts);
+        if let Some(wrong) = wrong {
+            let (id, processing) = (&span.id, &span.processing);
+            self.report_violation(format!("span {id}: {wrong}: {processing:?}"));
+        }
+    }
+
+    /// A span was suspended: the upstream must have refused its usage.
     fn note_suspended(&self, span: &Span) {
         let planned = span.processing.planned.as_ref();
         let facts = self.truth.facts();
@@ -182,10 +309,9 @@ impl World {
             let id = &span.id;
             self.report_violation(format!("span {id} is suspended, and was never refused"));
         }
-        self.operate_on_span(&span.id);
     }
 
-    /// Abacus has refused a usage.
+    /// The upstream has refused a usage.
     pub(crate) fn note_usage_refused(&self, usage: &Usage) {
         let mut facts = self.truth.facts();
         facts.refused_usages.insert(usage.dedup_id.clone());
@@ -198,208 +324,104 @@ impl World {
         of_cause.count()
     }
 
-    /// The usages that are tried for a cause.
-    pub(crate) fn probing(&self, cause: CauseId) -> Vec<String> {
-        self.store.with(|table| {
-            let spans = table.all().map(|kept| &kept.span.processing);
-            let probing = spans.filter(|it| it.probe == Some(cause));
-            let planned = probing.filter_map(|it| it.planned.as_ref());
-            planned.map(|planned| planned.usage_guid.clone()).collect()
-        })
-    }
-
-    /// A probe has begun, and so many spans were tried before: one more is at the most.
-    pub(crate) fn check_probes(&self, cause: CauseId, before: usize) {
+    /// Probes have begun, and so many spans were tried before: one more is at the most, and knows its cause.
+    pub(crate) fn check_probes(&self, cause: CauseId, before: usize, begun: &[Span]) {
         let count = self.count_probes(cause).saturating_sub(before);
         if count > 1 {
             self.report_violation(format!("{count} spans of one cause are probed at once"));
         }
+        for span in begun.iter().filter(|it| it.processing.probe != Some(cause)) {
+            let id = &span.id;
+            self.report_violation(format!("span {id} is probed, and does not know its cause"));
+        }
     }
 
-    fn note_plan(&self, span: &Span) {
-        let Some(planned) = &span.processing.planned else {
-            return;
+    /// What was executed has its entry, before that is recorded.
+    fn check_entry(&self, before: &Span, kind: ChangeKind) {
+        let processing = &before.processing;
+        let recorded = match (&processing.planned, kind) {
+            (Some(planned), ChangeKind::Record) if planned.interval.is_empty() => None,
+            (Some(planned), ChangeKind::Record) => Some(planned.usage_guid.clone()),
+            _ => before.next_again().map(|again| again.usage_guid),
         };
-        let plan = Plan {
-            span: span.id.clone(),
-            interval: planned.interval,
-            accepted: false,
-            counted: false,
-            was_set_aside: false,
-            noted: false,
-            skipped: false,
-            withheld: planned.withheld.is_some(),
-            believed: Vec::new(),
-        };
-        let guid = &planned.usage_guid;
-        let mut facts = self.truth.facts();
-        let is_first = facts.plans.insert(guid, plan);
-        if planned.interval.duration() < 0 {
-            let believed = facts.believed(guid);
-            let is_there = facts.plans.change(guid, |plan| plan.believed = believed);
-            is_there.expect("it was just planned");
-        }
-        drop(facts);
-        if !is_first {
-            let (id, interval) = (&span.id, planned.interval);
-            self.report_violation(format!("{interval:?} of span {id} was planned twice"));
-        }
-    }
-
-    /// An execution was noted.
-    fn note_executed(&self, before: &Span, after: &Span) {
-        let planned = before
-            .processing
-            .planned
-            .as_ref()
-            .expect("an interval was executed");
-        let accepted = {
-            let mut facts = self.truth.facts();
-            let noted = facts.plans.change(&planned.usage_guid, |plan| {
-                plan.noted = true;
-                plan.accepted || plan.withheld
-            });
-            noted.expect("it was planned before")
-        };
-        if !accepted && !planned.interval.is_empty() {
-            let (id, interval) = (&before.id, planned.interval);
-            self.report_violation(format!(
-                "{interval:?} of span {id} is noted as executed, but not counted"
-            ));
-        }
-        self.check_entry(before, after);
-        self.note_plan(after);
-        self.check_sum(after, after.sampled_to());
-        self.note_complete(after);
-    }
-
-    /// An operator has skipped the planned usage of a span.
-    pub(crate) fn note_asked_to_skip(&self, guid: &str) {
-        self.truth.facts().asked_to_skip.insert(guid.to_owned());
-    }
-
-    /// Whether a span has noted that this usage is skipped.
-    pub(crate) fn was_skipped(&self, guid: &str) -> bool {
-        let plans = &self.truth.facts().plans;
-        plans.get(guid).is_some_and(|plan| plan.skipped)
-    }
-
-    /// A skipped interval was noted.
-    fn note_skipped(&self, before: &Span, after: &Span) {
-        let planned = before.processing.planned.as_ref();
-        let guid = &planned.expect("an interval was skipped").usage_guid;
-        let mut facts = self.truth.facts();
-        let mut is_asked = facts.asked_to_skip.contains(guid);
-        let entry = facts.entries.get(guid).map(|entry| entry.state);
-        let withheld = facts.plans.change(guid, |plan| {
-            (plan.noted, plan.skipped) = (true, true);
-            plan.withheld
-        });
-        is_asked |= withheld.expect("it was planned before");
-        drop(facts);
-        let id = &before.id;
-        if !is_asked {
-            self.report_violation(format!("span {id} was skipped, and nobody asked for that"));
-        }
-        if entry != Some(EntryState::Skipped) {
-            self.report_violation(format!(
-                "{guid} of span {id} is noted as skipped, and its entry says {entry:?}"
-            ));
-        }
-        self.check_entry(before, after);
-        self.note_plan(after);
-        self.check_sum(after, after.sampled_to());
-        self.note_complete(after);
-    }
-
-    /// Abacus has accepted a usage that was skipped or set aside, and its entry says so.
-    pub(crate) fn note_accepted_again(&self, entry: &Entry) {
-        let guid = entry.usage_guid.clone();
-        let mut facts = self.truth.facts();
-        let before = facts.entries.get(&guid).map(|entry| entry.state);
-        let plan = facts.plans.get(&guid);
-        let is_right = plan.is_some_and(|plan| {
-            plan.accepted && (plan.skipped || before == Some(EntryState::SetAside))
-        });
-        facts.entries.insert(guid.clone(), entry.clone());
-        drop(facts);
-        if !is_right {
-            self.report_violation(format!(
-                "{guid} is accepted again, and was not taken, or never skipped or set aside"
-            ));
-        }
-    }
-
-    /// A span counts a usage that was skipped or set aside.
-    fn note_resent(&self, resent: &Resent, after: &Span) {
-        let guid = &resent.usage_guid;
-        let mut facts = self.truth.facts();
-        let is_first = facts.resent.insert(resent.act);
-        let state = facts.entries.get(guid).map(|entry| entry.state);
-        drop(facts);
-        let (id, difference) = (&after.id, after.difference());
-        if !is_first || state != Some(EntryState::Accepted) || difference != 0 {
-            self.report_violation(format!(
-                "the totals of span {id} count {guid} again, which is {state:?}: {difference} ms"
-            ));
-        }
-    }
-
-    /// What of a span is noted and does not count, ms: it was skipped, or Abacus has set it aside.
-    pub(crate) fn missing_of(&self, span: &SpanId) -> i64 {
-        self.truth.facts().plans.missing_of(span)
-    }
-
-    /// A noted execution has its entry, and the span says what its executions come to, at any moment.
-    fn check_entry(&self, before: &Span, after: &Span) {
-        let planned = before.processing.planned.as_ref();
-        let planned = planned.filter(|planned| !planned.interval.is_empty());
         let facts = self.truth.facts();
-        let has_entry = |guid: &String| facts.entries.contains_key(guid);
-        let lacks = planned.filter(|planned| !has_entry(&planned.usage_guid));
-        let lacks = lacks.map(|planned| planned.interval);
+        let lacking = recorded.filter(|guid| !facts.entries.contains_key(guid));
         drop(facts);
-        let id = &after.id;
-        if let Some(interval) = lacks {
-            self.report_violation(format!(
-                "{interval:?} of span {id} is noted as executed, but has no entry"
-            ));
+        if let Some(guid) = lacking {
+            let id = &before.id;
+            self.report_violation(format!("{guid} of span {id} is recorded, but has no entry"));
         }
-        if after.difference() != 0 {
-            let difference = after.difference();
-            self.report_violation(format!(
-                "{difference} ms of span {id} are sampled, but neither billed nor skipped"
-            ));
+    }
+
+    /// A usage is about to be posted: what it covers is over.
+    pub(crate) fn note_posted(&self, usage: &Usage) {
+        let Interval { start, end } = usage.interval;
+        if start < end && end > self.latest_now() {
+            let guid = &usage.dedup_id;
+            self.report_violation(format!("{guid} is posted before its end, {end}"));
+        }
+    }
+
+    /// Whether the upstream has ever accepted a usage.
+    pub(crate) fn was_accepted(&self, usage_guid: &str) -> bool {
+        self.truth.facts().accepted.contains_key(usage_guid)
+    }
+
+    /// The upstream has accepted a usage: it counts, or is set aside later.
+    pub(crate) fn note_accepted(&self, usage: &Usage) {
+        let (guid, interval) = (&usage.dedup_id, usage.interval);
+        let mut facts = self.truth.facts();
+        let facts = &mut *facts;
+        let Some(id) = facts.of_usage.get(guid) else {
+            return self.report_violation(format!("the usage {guid} was never planned"));
+        };
+        match facts.accepted.insert(guid.clone(), interval) {
+            Some(before) if before == interval => return,
+            Some(_) => self.report_violation(format!("{guid} was accepted with another interval")),
+            None => {}
+        }
+        let of_span = facts.spans.entry(id.clone()).or_default();
+        of_span.accepted.add(interval, 1);
+        of_span.sum += interval.duration();
+        let Interval { start, end } = interval;
+        let mut is_right = interval.duration() == duration(usage);
+        if start < end {
+            of_span.forward.insert(start, end);
+        } else {
+            // What is taken back was billed with one usage: so no window is below zero.
+            let billed = of_span.forward.range(..=end).next_back();
+            is_right &= billed.is_some_and(|(_, until)| *until >= start);
+        }
+        is_right &= !crosses(self.setup.scale.coarse, interval);
+        if !is_right {
+            self.report_violation(format!("{usage:?} does not stand for {interval:?}"));
+        }
+        self.check_accepted(facts, &id.clone());
+    }
+
+    fn check_accepted(&self, facts: &Facts, id: &SpanId) {
+        let kept = self.store.with(|table| table.find(id).cloned());
+        let gone = facts.removed.iter().find(|span| span.id == *id);
+        if let (Some(span), Some(of_span)) = (kept.as_ref().or(gone), facts.spans.get(id))
+            && let Some(wrong) = Claim::of(span).compare(&of_span.accepted)
+        {
+            let processing = &span.processing;
+            self.report_violation(format!("span {id}: {wrong}: {processing:?}"));
         }
     }
 
     /// An entry of the ledger was written, for the first time.
     pub(crate) fn note_entry(&self, entry: &Entry) {
         let mut facts = self.truth.facts();
-        let plan = facts.plans.get(&entry.usage_guid);
-        let problem = match plan {
-            // A worker that was frozen for long may write it again after it has expired.
-            _ if facts.entries.contains_key(&entry.usage_guid) => None,
-            None => Some("was never planned"),
-            Some(plan) if plan.interval != entry.interval => Some("was planned otherwise"),
-            Some(plan) if plan.span != entry.span => Some("is of another span"),
-            Some(plan) if entry.withheld != plan.withheld => Some("was planned otherwise"),
-            Some(plan) if plan.withheld => {
-                (!entry.is_uncounted() || plan.noted).then_some("takes back what never counted")
-            }
-            Some(plan) if entry.state == EntryState::Skipped => {
-                let is_asked = facts.asked_to_skip.contains(&entry.usage_guid);
-                (!is_asked || plan.noted).then_some("was skipped, and nobody asked for that")
-            }
-            Some(plan) if !plan.accepted => Some("was never taken by Abacus"),
-            Some(plan) if plan.noted => Some("was noted before its entry was written"),
+        let guid = entry.usage_guid.clone();
+        let problem = match facts.accepted.get(&guid) {
+            None => Some("has an entry, and the upstream has not accepted it"),
+            Some(interval) if *interval != entry.interval => Some("was accepted otherwise"),
+            Some(_) if facts.of_usage.get(&guid) != Some(&entry.span) => Some("is of another span"),
+            Some(_) if crosses(entry.dimension, entry.interval) => Some("crosses a boundary"),
             Some(_) => None,
         };
-        let guid = entry.usage_guid.clone();
-        // Withheld, because what it takes back was.
-        if entry.state == EntryState::SetAside {
-            facts.asides_noted.entry(guid.clone()).or_insert(1);
-        }
+        // What is inserted again after it has expired says the same.
         facts.entries.insert(guid.clone(), entry.clone());
         drop(facts);
         if let Some(problem) = problem {
@@ -409,63 +431,58 @@ impl World {
 
     /// Removes the entries that have expired, at most once in a minute, as MongoDB does.
     pub(crate) fn remove_expired(&self) {
-        let now = self.now();
+        let now = self.database_now();
         if !self.truth.facts().is_time_to_remove(now) {
             return;
         }
         let removed = self.store.with(|table| table.remove_expired(now));
         for entry in removed {
-            let kept = self.store.with(|table| table.find(&entry.span).cloned());
-            if kept.is_some_and(|span| !span.processing.complete) {
+            let kept_for = self.setup.kept_for(entry.dimension);
+            if now.since(entry.acceptance.at) < kept_for {
                 self.report_violation(format!(
-                    "the entry {} expired before its span is complete",
+                    "the entry {} expired before its time",
                     entry.usage_guid
                 ));
             }
         }
     }
 
-    /// A span may have been completed.
+    /// A span became complete, or is no longer.
     fn note_complete(&self, after: &Span) {
-        if !after.processing.complete {
+        let (id, processing) = (&after.id, &after.processing);
+        let mut facts = self.truth.facts();
+        if !processing.complete {
+            facts.incomplete.insert(id.clone());
             return;
         }
-        self.truth.facts().incomplete.remove(&after.id);
-        match after.end {
-            Some(end) => self.check_sum(after, end),
-            None => self.report_violation(format!(
-                "span {} is complete, but was never stopped",
-                after.id
-            )),
-        }
-    }
-
-    /// The law: what counts upstream adds up to `until - start`.
-    fn check_sum(&self, span: &Span, until: Timestamp) {
-        let sum = self
-            .truth
-            .facts()
-            .sums
-            .get(&span.id)
-            .copied()
-            .unwrap_or_default();
-        let due = until.since(span.start) - self.missing_of(&span.id);
-        if sum != due {
+        facts.incomplete.remove(id);
+        drop(facts);
+        let is_right = after.end == Some(processing.last.end)
+            && processing.again.is_empty()
+            && processing.planned.is_none();
+        if !is_right {
+            let end = after.end;
             self.report_violation(format!(
-                "{sum} ms of span {} count upstream, and {due} ms are right",
-                span.id
+                "span {id} is complete, its end is {end:?}: {processing:?}"
             ));
         }
     }
 
     /// A span was cleaned up.
     pub(crate) fn note_removed(&self, span: Span) {
+        let id = &span.id;
         if !span.processing.complete {
-            self.report_violation(format!(
-                "span {} was removed before it was complete",
-                span.id
-            ));
+            self.report_violation(format!("span {id} was removed, and is not complete"));
         }
-        self.truth.facts().removed.push(span);
+        let mut facts = self.truth.facts();
+        facts.incomplete.remove(id);
+        facts.removed.push(span);
     }
+}
+
+/// Whether a boundary of this granularity lies within an interval.
+fn crosses(granularity: Granularity, interval: Interval) -> bool {
+    let Interval { start, end } = interval;
+    let boundary = granularity.boundary_after(start.min(end));
+    boundary.is_some_and(|boundary| boundary < start.max(end))
 }

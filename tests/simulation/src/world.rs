@@ -1,6 +1,6 @@
 //! What all processes of a run share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use super::books::StandIn;
 use super::conditions::Conditions;
+use super::operator::Acts;
 use super::provider::History;
-use super::server::Server;
-use super::setup::{Closing, Setup};
+use super::setup::Setup;
 use super::truth::Truth;
 
 /// How many different lists of measures events have.
@@ -23,11 +23,15 @@ pub(crate) const MEASURES: usize = 4;
 pub(crate) struct World {
     pub(crate) setup: Setup,
     began: Instant,
+    /// How far the clock of the database is ahead, ms, and how far it ever was.
+    database_error: Arc<AtomicI64>,
+    most_ahead: AtomicI64,
     pub(crate) store: Arc<MemoryStore>,
-    pub(crate) server: Server,
     pub(crate) truth: Truth,
-    pub(crate) abacus: StandIn,
+    pub(crate) books: StandIn,
     pub(crate) history: History,
+    /// What operators do next.
+    pub(crate) acts: Acts,
     conditions: Mutex<(Conditions, Conditions)>,
     over: AtomicBool,
     /// The lines of the log, if one is wanted.
@@ -44,14 +48,13 @@ pub(crate) struct Tally {
     pub(crate) finds: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) crashes: AtomicU64,
-    pub(crate) closing: AtomicU64,
-    pub(crate) excused: AtomicU64,
     pub(crate) set_aside: AtomicU64,
-    pub(crate) set_aside_again: AtomicU64,
-    pub(crate) lost_answers: AtomicU64,
-    pub(crate) deaths: AtomicU64,
-    pub(crate) lost_notes: AtomicU64,
-    pub(crate) second_posts: AtomicU64,
+    pub(crate) acts: AtomicU64,
+    pub(crate) skips: AtomicU64,
+    pub(crate) resent: AtomicU64,
+    pub(crate) trims: AtomicU64,
+    pub(crate) moves: AtomicU64,
+    pub(crate) flags: AtomicU64,
 }
 
 impl Tally {
@@ -63,16 +66,24 @@ impl Tally {
 impl World {
     /// A new world; make it within the runtime whose time it uses.
     pub(crate) fn new(setup: Setup, with_log: bool) -> Self {
-        let (began, base, rate) = (Instant::now(), setup.base, setup.heartbeat_slowdown);
-        let store = MemoryStore::new(move || base.plus(millis(began.elapsed()) / rate));
+        let (began, base) = (Instant::now(), setup.base);
+        let database_error = Arc::new(AtomicI64::new(0));
+        let error = Arc::clone(&database_error);
+        let clock = move || {
+            let now = base.plus(millis(began.elapsed()));
+            now.plus(error.load(Ordering::Relaxed))
+        };
+        let store = MemoryStore::new(clock).with_worker_lifetime(setup.worker_lifetime);
         Self {
             setup,
             began,
+            database_error,
+            most_ahead: AtomicI64::new(0),
             store: Arc::new(store),
-            server: Server::default(),
             truth: Truth::default(),
-            abacus: StandIn::default(),
+            books: StandIn::default(),
             history: History::default(),
+            acts: Acts::default(),
             conditions: Mutex::new((Conditions::Flaky, Conditions::Flaky)),
             over: AtomicBool::new(false),
             lines: with_log.then(Mutex::default),
@@ -91,6 +102,23 @@ impl World {
         self.setup.base.plus(self.elapsed())
     }
 
+    /// The time that the database shows.
+    pub(crate) fn database_now(&self) -> Timestamp {
+        let error = self.database_error.load(Ordering::Relaxed);
+        self.now().plus(error)
+    }
+
+    /// The latest time that anybody can have by the database's clock.
+    pub(crate) fn latest_now(&self) -> Timestamp {
+        self.now().plus(self.most_ahead.load(Ordering::Relaxed))
+    }
+
+    /// Sets how far the clock of the database is ahead, ms: another machine serves it.
+    pub(crate) fn set_database_clock(&self, error: i64) {
+        self.database_error.store(error, Ordering::Relaxed);
+        self.most_ahead.fetch_max(error, Ordering::Relaxed);
+    }
+
     /// Waits until `at` ms after the run began.
     pub(crate) async fn until(&self, at: i64) {
         let at = Duration::from_millis(at.unsigned_abs());
@@ -106,47 +134,29 @@ impl World {
         self.conditions.lock().expect("nobody panics with it").0 = conditions;
     }
 
-    pub(crate) fn set_abacus(&self, conditions: Conditions) {
+    pub(crate) fn set_upstream(&self, conditions: Conditions) {
         self.conditions.lock().expect("nobody panics with it").1 = conditions;
     }
 
     pub(crate) fn store_conditions(&self) -> Conditions {
-        self.as_allowed(self.conditions.lock().expect("nobody panics with it").0)
+        self.conditions.lock().expect("nobody panics with it").0
     }
 
-    pub(crate) fn abacus_conditions(&self) -> Conditions {
-        self.as_allowed(self.conditions.lock().expect("nobody panics with it").1)
-    }
-
-    fn as_allowed(&self, conditions: Conditions) -> Conditions {
-        if conditions != Conditions::Healthy && self.is_quiet() {
-            return Conditions::Flaky;
-        }
-        conditions
-    }
-
-    /// Whether a month closes soon, so that there are no severe faults.
-    pub(crate) fn is_quiet(&self) -> bool {
-        let now = self.now();
-        let quiet = |closing: Closing| closing.quiet_from() <= now && now <= closing.closes_at();
-        self.setup.closing.is_some_and(quiet)
+    pub(crate) fn upstream_conditions(&self) -> Conditions {
+        self.conditions.lock().expect("nobody panics with it").1
     }
 
     pub(crate) fn end_faults(&self) {
         self.log("op", || "no more faults".to_owned());
         self.over.store(true, Ordering::Relaxed);
         self.set_store(Conditions::Healthy);
-        self.set_abacus(Conditions::Healthy);
+        self.set_upstream(Conditions::Healthy);
+        self.set_database_clock(0);
     }
 
     /// Whether all faults have ended.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
-    }
-
-    /// Whether no further process crashes or freezes.
-    pub(crate) fn suppresses_faults(&self) -> bool {
-        self.is_over() || self.is_quiet()
     }
 
     /// Writes a line to the log, if one is kept.

@@ -49,6 +49,8 @@ struct State {
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// How long a worker counts as alive after a heartbeat, ms.
+    worker_lifetime: i64,
 }
 
 impl MemoryStore {
@@ -57,6 +59,16 @@ impl MemoryStore {
         Self {
             state: Arc::default(),
             clock: Arc::new(clock),
+            worker_lifetime: WORKER_LIFETIME,
+        }
+    }
+
+    /// The same, where a worker counts as alive for so long after a heartbeat, ms.
+    #[must_use]
+    pub fn with_worker_lifetime(self, worker_lifetime: i64) -> Self {
+        Self {
+            worker_lifetime,
+            ..self
         }
     }
 
@@ -174,7 +186,7 @@ of_table! {
         state.workers.insert(worker.to_owned(), now);
         state
             .workers
-            .retain(|_, seen_at| now.since(*seen_at) < WORKER_LIFETIME);
+            .retain(|_, seen_at| now.since(*seen_at) < self.worker_lifetime);
         let workers = state.workers.keys().cloned().collect();
         Ok(Alive { workers, now })
     }

@@ -41,9 +41,7 @@ struct Arguments {
 }
 
 fn mutant(name: &str) -> Result<Mutant, String> {
-    let mut all = Mutant::ALL.into_iter().chain([Mutant::None]);
-    let found = all.find(|mutant| format!("{mutant:?}") == name);
-    found.ok_or_else(|| "no such bug".to_owned())
+    Mutant::named(name).ok_or_else(|| "no such bug".to_owned())
 }
 
 /// What the threads share.
@@ -163,20 +161,14 @@ fn report(done: u64, stats: &Stats, took: Duration) {
         stats.crashes
     );
     println!(
-        "{} usages counted for a month between its end and its close; {} more were known too late",
-        stats.closing, stats.excused
-    );
-    println!(
-        "{} pieces withheld, {} of them sent later; {} usages set aside, {} of them noted so again; repaired in the end: {} after a lost answer, {} after a death, {} after a \
-         lost note, {} after a second post",
-        stats.withheld,
-        stats.released,
+        "{} usages set aside; {} acts of operators: {} skips, {} trims, {} usages sent again; {} posts flagged later, {} acceptances moved",
         stats.set_aside,
-        stats.set_aside_again,
-        stats.lost_answers,
-        stats.deaths,
-        stats.lost_notes,
-        stats.second_posts
+        stats.acts,
+        stats.skips,
+        stats.trims,
+        stats.resent,
+        stats.flags,
+        stats.moves
     );
 }
 

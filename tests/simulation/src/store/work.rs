@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{Change, Changed, Span, SpanId, Target, Timestamp};
-use sampler_store::{DuePages, DueQuery, Finished, StoreError, Work};
+use sampler_domain::{CauseId, Change, Changed, Span, SpanId, Target, Timestamp};
+use sampler_store::{Alive, DuePages, DueQuery, Finished, Resumption, StoreError, Work};
 
 use super::super::mutant::Mutant;
 use super::super::server::Changing;
+use super::super::world::World;
 use super::{DuePage, SimStore, pass_on};
 
 /// Longer than any run, ms.
@@ -17,83 +18,59 @@ const AGES: i64 = 1_000_000_000_000;
 
 pass_on! {
     Work {
-        heartbeat(&worker: str) -> Vec<String>;
+        suspended_causes(; limit: usize) -> Vec<CauseId>;
+        completed_before(; cutoff: Timestamp, limit: usize) -> Vec<Finished>;
         leave(&worker: str) -> ();
     }
 
     fn due(&self, query: DueQuery) -> DuePages {
-        let now = query.now;
         let search = (self.clone(), self.connection.world.store.due(query));
         stream::try_unfold(search, move |(store, mut pages)| async move {
-            let what = move || format!(" by {now}");
             let work = async move { Ok(DuePage(pages.next().await.transpose()?, pages)) };
-            let DuePage(mut page, pages) = store.connection.call("due", what, work).await?;
-            store.connection.world.as_read(page.iter_mut().flatten());
+            let DuePage(page, pages) = store.connection.call("due", work).await?;
             Ok(page.map(|page| (page, (store, pages))))
         })
         .boxed()
     }
 
     async fn read(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
-        let (read, target) = (id.clone(), target.clone());
-        let found = self.call("find", |world| async move {
-            let mut found = world.store.read(&read, &target).await?;
-            world.as_read(found.iter_mut());
-            Ok(found)
-        });
-        let found = found.await;
-        let unnoted = self.unnoted().remove(id);
-        if let (Err(_), Some(guid)) = (&found, unnoted) {
-            self.note_lost(&guid);
-        }
-        found
+        let (id, target) = (id.clone(), target.clone());
+        self.call("read", |world| async move { world.store.read(&id, &target).await })
+            .await
     }
 
     async fn change(
         &self,
-        span: &Span,
+        read: &Span,
         change: &Change,
         _now: Timestamp,
     ) -> Result<Changed, StoreError> {
-        let mut change = change.clone();
-        if self.has(Mutant::RetriesByOwnClock)
-            && let Change::Failed { failure, .. } = &mut change
-        {
-            let error = self.connection.clock_error.load(Ordering::Relaxed);
-            failure.retry_at = failure.retry_at.plus(error);
-        }
-        if self.has(Mutant::ForgetsLostAnswers)
-            && let Change::Failed { failure, .. } = &mut change
-        {
-            failure.unanswered = false;
-        }
-        let is_dropped = match change {
-            Change::Resent { .. } => self.has(Mutant::TotalsForgetResends),
-            Change::SetAside { .. } => self.has(Mutant::SetAsideUnknownToSpan),
-            _ => false,
-        };
-        if is_dropped {
+        let mutant = self.connection.world.setup.mutant;
+        if mutant.drops(read, change) {
             return Ok(Changed::Made);
         }
-        let lost = match &change {
-            Change::Failed { failure, .. } => {
-                span.processing.planned.iter().find(|_| failure.unanswered)
-            }
-            _ => None,
-        };
-        let lost = lost.map(|planned| planned.usage_guid.clone());
-        let changing = Changing::new(&self.connection.world, span, &change);
-        let changed = self.changes.submit(Arc::new(changing)).await;
-        if let Some(guid) = lost {
-            match &changed {
-                // Nobody learns any more that no answer came.
-                Err(_) => self.note_lost(&guid),
-                // It is noted once the span was read again.
-                Ok(Changed::Rejected) => _ = self.unnoted().insert(span.id.clone(), guid),
-                Ok(Changed::Made) => {}
-            }
+        let changing = Changing::new(read, &mutant.change(read, change));
+        self.changes.submit(Arc::new(changing)).await
+    }
+
+    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<bool, StoreError> {
+        self.call("probe", move |world| async move {
+            Ok(world.probe(cause, resumption))
+        })
+        .await
+    }
+
+    async fn heartbeat(&self, worker: &str) -> Result<Alive, StoreError> {
+        let worker = worker.to_owned();
+        let beat = self.call("heartbeat", |world| async move {
+            world.store.heartbeat(&worker).await
+        });
+        let mut alive = beat.await?;
+        if self.has(Mutant::GoesByOwnClock) {
+            let error = self.connection.clock_error.load(Ordering::Relaxed);
+            alive.now = alive.now.plus(error);
         }
-        changed
+        Ok(alive)
     }
 
     async fn limit_event_age(&self, age: i64) -> Result<Timestamp, StoreError> {
@@ -102,41 +79,54 @@ pass_on! {
         } else {
             age
         };
-        let call = self.call("limit_event_age", move |world| async move {
+        self.call("limit_event_age", move |world| async move {
             world.store.limit_event_age(told).await
-        });
-        call.await
-    }
-
-    async fn completed_before(
-        &self,
-        cutoff: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<Finished>, StoreError> {
-        let world = Arc::clone(&self.connection.world);
-        let what = move || format!(" {cutoff}");
-        let work = async move { world.store.completed_before(cutoff, limit).await };
-        self.connection.call("completed_before", what, work).await
+        })
+        .await
     }
 
     async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError> {
-        let (world, finished) = (Arc::clone(&self.connection.world), finished.to_vec());
-        let named: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
-        let what = move || format!(" {named:?}");
-        let work = async move {
-            let mut spans = Vec::new();
-            let find = |id: &SpanId| world.store.with(|table| table.find(id).cloned());
-            for span in &finished {
-                spans.extend(find(&span.id));
+        let finished = finished.to_vec();
+        self.call("remove", |world| async move { Ok(world.remove(&finished)) })
+            .await
+    }
+}
+
+impl World {
+    /// Tries a span for a cause; with a planted bug, each.
+    fn probe(&self, cause: CauseId, resumption: Resumption) -> bool {
+        let before = self.count_probes(cause);
+        let is_each = self.setup.mutant == Mutant::ProbePerSpan;
+        let (is_begun, probed) = self.resume_with(|table| {
+            let is_begun = table.probe(cause, resumption);
+            while is_each && table.probe(cause, resumption) {}
+            is_begun
+        });
+        self.check_probes(cause, before, &probed);
+        is_begun
+    }
+
+    /// Removes spans that are complete; with a planted bug, those that were when they were read.
+    fn remove(&self, finished: &[Finished]) -> u64 {
+        let is_blind = self.setup.mutant == Mutant::RemovesWhatIsSentAgain;
+        let mut removed = 0;
+        for Finished { id, .. } in finished {
+            let found = self.store.with(|table| table.find(id).cloned());
+            let Some(span) = found else { continue };
+            if is_blind {
+                let mut planted = span.clone();
+                planted.processing.complete = true;
+                self.store.with(|table| table.put(planted));
             }
-            let removed = world.store.remove(&finished).await?;
-            for span in &spans {
-                if find(&span.id).is_none() {
-                    world.note_removed(span.clone());
-                }
+            if self
+                .store
+                .with(|table| table.remove(std::slice::from_ref(id)))
+                == 1
+            {
+                removed += 1;
+                self.note_removed(span);
             }
-            Ok(removed)
-        };
-        self.connection.call("remove", what, work).await
+        }
+        removed
     }
 }

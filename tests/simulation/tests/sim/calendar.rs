@@ -2,8 +2,8 @@
 //! limits of its type, compared with an oracle that walks through the calendar step by step.
 
 use sampler_domain::{
-    Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Slack, Span, SpanId,
-    StartEvent, Step, Target, Timestamp, next_step,
+    Granularities, Granularity, Id, Interval, Measures, Policy, Slack, Span, SpanId, StartEvent,
+    Step, Target, Timestamp, next_step,
 };
 use sampler_simulation::calendar::{DAY, HOUR, MINUTE, Window, midnight, months, pieces};
 
@@ -27,7 +27,7 @@ fn span(start: i64, end: Option<i64>) -> Span {
         target: Target::from_store(["o", "s", "c", "r", "p", "i"]),
         measures: Measures::default(),
     };
-    let mut span = Span::open(SpanId::new(moment(start), 7), event);
+    let mut span = Span::open(SpanId::new(moment(start), 7), event, moment(start));
     span.end = end.map(moment);
     span
 }
@@ -44,20 +44,8 @@ fn sample(span: &mut Span, now: i64, policy: &Policy, mut each: impl FnMut(Inter
     loop {
         match next_step(span, moment(now), policy) {
             Step::Plan(interval) => {
-                // What the id is plays no role here, and millions of them take their time.
-                let usage_guid = String::new();
-                span.processing.planned = Some(Planned {
-                    interval,
-                    usage_guid,
-                    planned_at: moment(now),
-                    granularity: None,
-                    posts_end_by: None,
-                    withheld: None,
-                });
-            }
-            Step::Execute(planned) => {
-                each(planned.interval);
-                *span = span.executed();
+                each(interval);
+                span.processing.last = interval;
             }
             Step::Complete => {
                 span.processing.complete = true;
@@ -67,6 +55,7 @@ fn sample(span: &mut Span, now: i64, policy: &Policy, mut each: impl FnMut(Inter
                 assert!(until > moment(now) || until == Timestamp::MAX);
                 return;
             }
+            Step::Execute | Step::Trim(_) => unreachable!("each plan is carried out at once"),
         }
     }
 }

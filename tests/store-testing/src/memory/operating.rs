@@ -10,7 +10,7 @@ use sampler_store::{
 };
 use uuid::Uuid;
 
-use super::{MemoryStore, WORKER_LIFETIME};
+use super::MemoryStore;
 
 #[derive(Debug, Default)]
 pub(crate) struct Steering {
@@ -90,7 +90,7 @@ of_table! {
         let state = self.lock();
         let is_alive = |name: &&String| {
             let seen_at = state.workers.get(*name);
-            seen_at.is_some_and(|seen_at| now.since(*seen_at) < WORKER_LIFETIME)
+            seen_at.is_some_and(|seen_at| now.since(*seen_at) < self.worker_lifetime)
         };
         let rates = state.steering.rates.iter();
         let rates = rates.filter(|(name, _)| is_alive(name));
