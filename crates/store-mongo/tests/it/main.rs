@@ -18,6 +18,7 @@ mod profile;
 mod proxy;
 mod queries;
 mod retention;
+mod scans;
 mod sums;
 mod support;
 mod unreadable;
