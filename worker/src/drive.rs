@@ -11,6 +11,7 @@ use sampler_store::StoreError;
 use tracing::{Instrument, error, warn};
 
 use crate::deliver::{PostDeadline, ReadAt};
+use crate::search::Claim;
 use crate::{Worker, error_chain, metrics, trace};
 
 /// How many intervals a span executes before it yields its permit to one that waits. Finding it again
@@ -38,12 +39,19 @@ impl Worker {
     /// nowhere else.
     ///
     /// Returns how long the span has to pause, if the store failed on it.
-    pub(crate) async fn drive(&self, span: Span, read_at: ReadAt) -> Option<Duration> {
+    pub(crate) async fn drive(
+        &self,
+        span: Span,
+        read_at: ReadAt,
+        claim: &Claim,
+    ) -> Option<Duration> {
         let (id, partition) = (span.id.clone(), partition_of(&span.target));
         let remembered = self.troubles.remembered(&id);
         let mut driver = Driver::new(span, remembered, self.owned_since(partition));
         let carried_out = self.carry_out(&mut driver, read_at);
-        match carried_out.instrument(trace::of_turn(&id)).await {
+        let carried_out = carried_out.instrument(trace::of_turn(&id)).await;
+        claim.leave(driver.span().processing.version);
+        match carried_out {
             Ok(()) => {
                 self.troubles.end(&id, driver.remembered());
                 None

@@ -63,7 +63,7 @@ impl Worker {
             let worker = Arc::clone(self);
             tasks.spawn(async move {
                 let driving = worker.rate.begin();
-                let pause = worker.drive(span, read_at).await;
+                let pause = worker.drive(span, read_at, &claim).await;
                 drop(driving);
                 worker.pause_span(pause, (permit, charge)).await;
                 drop(claim);

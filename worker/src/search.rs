@@ -1,7 +1,7 @@
 //! Polling for due spans (section 6.4 of the paper), and the queue of spans that wait for a permit to
 //! be driven.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -51,7 +51,16 @@ struct Search {
 
 /// Spans that this worker has claimed: they wait for a permit, or are being driven.
 #[derive(Clone, Default)]
-struct ClaimedSpans(Arc<Mutex<HashSet<SpanId>>>);
+struct ClaimedSpans(Arc<Mutex<Claims>>);
+
+#[derive(Default)]
+struct Claims {
+    held: HashSet<SpanId>,
+    /// The versions that drives have left since the search began. A page that was read earlier names this run
+    /// where it may not post any more: its failure has suspended the span meanwhile, and an operator has skipped
+    /// the usage.
+    left: HashMap<SpanId, i64>,
+}
 
 /// The claim to one span. Until it is dropped, the worker ignores the span in searches.
 pub(crate) struct Claim {
@@ -60,23 +69,39 @@ pub(crate) struct Claim {
 }
 
 impl ClaimedSpans {
-    /// Claims a span, unless it is claimed already.
-    fn take(&self, id: &SpanId) -> Option<Claim> {
-        let new = self.lock().insert(id.clone());
-        new.then(|| Claim {
+    /// Claims a span, unless it is claimed already, or was read before this worker has changed it.
+    fn take(&self, span: &Span) -> Option<Claim> {
+        let mut claims = self.lock();
+        let left = claims.left.get(&span.id);
+        let is_outdated = left.is_some_and(|left| span.processing.version < *left);
+        let is_new = !is_outdated && claims.held.insert(span.id.clone());
+        is_new.then(|| Claim {
             claimed: self.clone(),
-            id: id.clone(),
+            id: span.id.clone(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<SpanId>> {
+    /// A search begins: all that it reads is newer than what drives have left before.
+    fn begin_search(&self) {
+        self.lock().left.clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Claims> {
         self.0.lock().expect("nobody panics with it")
+    }
+}
+
+impl Claim {
+    /// Notes the version of the span that a drive has left.
+    pub(crate) fn leave(&self, version: i64) {
+        let mut claims = self.claimed.lock();
+        claims.left.insert(self.id.clone(), version);
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.claimed.lock().remove(&self.id);
+        self.claimed.lock().held.remove(&self.id);
     }
 }
 
@@ -129,7 +154,7 @@ impl Worker {
     /// Queues the spans that are not claimed yet.
     fn add(&self, due: &mut DueQueue, spans: Vec<Span>, read_at: ReadAt) {
         for span in spans {
-            if let Some(claim) = due.claimed.take(&span.id) {
+            if let Some(claim) = due.claimed.take(&span) {
                 due.queue.push_back(QueuedSpan {
                     span,
                     read_at,
@@ -148,7 +173,10 @@ impl Worker {
         while !self.stop.is_cancelled() && due.queue.len() == before {
             let current = due.search.take().filter(|search| self.is_current(search));
             is_new |= current.is_none();
-            let mut search = current.unwrap_or_else(|| self.begin_search());
+            let mut search = current.unwrap_or_else(|| {
+                due.claimed.begin_search();
+                self.begin_search()
+            });
             due.began = Some(search.began);
             let read_at = ReadAt::now(self);
             match search.pages.next().await {
@@ -195,5 +223,37 @@ impl Worker {
             partitions,
             began: Instant::now(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sampler_domain::{Measures, StartEvent, Target, Timestamp};
+
+    use super::*;
+
+    fn span(version: i64) -> Span {
+        let event = StartEvent {
+            id: None,
+            timestamp: Timestamp::MIN,
+            target: Target::from_store([""; 6]),
+            measures: Measures::default(),
+        };
+        let mut span = Span::open(SpanId::Text("s".to_owned()), event, Timestamp::MIN);
+        span.processing.version = version;
+        span
+    }
+
+    #[test]
+    fn a_page_that_was_read_before_a_drive_ended_is_passed_over() {
+        let claimed = ClaimedSpans::default();
+        let claim = claimed.take(&span(4)).expect("nobody has it");
+        assert!(claimed.take(&span(4)).is_none(), "it is being driven");
+        claim.leave(6);
+        drop(claim);
+        assert!(claimed.take(&span(5)).is_none(), "it was read earlier");
+        assert!(claimed.take(&span(6)).is_some());
+        claimed.begin_search();
+        assert!(claimed.take(&span(5)).is_some());
     }
 }

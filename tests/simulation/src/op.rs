@@ -91,7 +91,7 @@ pub(crate) enum Way {
 }
 
 /// An event, as a provider reports it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Event {
     pub(crate) kind: Kind,
     pub(crate) id: Option<String>,
@@ -136,36 +136,13 @@ impl Event {
 
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:>12} ms  ", self.at)?;
-        match &self.act {
-            Action::Send(sending) => write!(f, "{sending}"),
-            Action::Receiver(number, fault) => write!(f, "receiver {number}: {fault:?}"),
-            Action::Worker(number, fault) => write!(f, "worker {number}: {fault:?}"),
-            Action::Clock(of, error) => write!(f, "{of:?}: clock off by {error} ms"),
-            Action::Store(conditions) => write!(f, "store: {conditions:?}"),
-            Action::Upstream(conditions) => write!(f, "upstream: {conditions:?}"),
-            Action::Operator(seed) => write!(f, "operators: {seed}"),
-            Action::BadStop(seed) => write!(f, "stop at a bad place: {seed}"),
-        }
+        write!(f, "{:>12} ms  {:?}", self.at, self.act)
     }
 }
 
-impl fmt::Display for Sending {
+impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, event) in self.events.iter().enumerate() {
-            let then = if number > 0 { ", then " } else { "" };
-            write!(f, "{then}{event}")?;
-        }
-        let flags = [
-            (self.way == Way::Batch, "in one batch"),
-            (self.ordered, "in turn"),
-            (self.retried, "until answered"),
-            (self.must_succeed, "must be kept"),
-        ];
-        for (_, flag) in flags.iter().filter(|(is_set, _)| *is_set) {
-            write!(f, " [{flag}]")?;
-        }
-        Ok(())
+        fmt::Display::fmt(self, f)
     }
 }
 

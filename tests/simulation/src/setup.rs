@@ -20,7 +20,7 @@ use sampler_testkit::rng::Rng;
 use sampler_worker::Periods;
 
 /// Dates at which calendar code may fail; some runs cross them.
-const CALENDAR_EDGES: [(i64, i64, i64); 9] = [
+const CALENDAR_EDGES: [(i64, usize, i64); 9] = [
     (1970, 3, 1),
     (2000, 2, 29),
     (2000, 3, 1),

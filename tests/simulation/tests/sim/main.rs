@@ -1,8 +1,7 @@
-//! The simulation: seeds that are always run and fresh ones, that it is deterministic, that it
-//! finds planted bugs; and the old rules of the calendar against an oracle of its own.
+//! The simulation: seeds that are always run and fresh ones, that it is deterministic, and that it finds planted
+//! bugs.
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
-mod calendar;
 mod planted_bugs;
 mod seeds;

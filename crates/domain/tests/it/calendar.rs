@@ -1,11 +1,10 @@
 //! Old rules against new time: the state machine over leap days, month ends, year ends and the
 //! limits of its type, compared with an oracle that walks through the calendar step by step.
 
-use sampler_domain::{
-    Granularities, Granularity, Id, Interval, Measures, Policy, Slack, Span, SpanId, StartEvent,
-    Step, Target, Timestamp, next_step,
-};
-use sampler_simulation::calendar::{DAY, HOUR, MINUTE, Window, midnight, months, pieces};
+use sampler_domain::{Granularity, Interval, Policy, Slack, Span, Step, Timestamp, next_step};
+
+use crate::oracle::{DAY, HOUR, MINUTE, Window, midnight, months, pieces};
+use crate::support::{moment, policy};
 
 /// Each granularity, and what the oracle calls it.
 const WINDOWS: [(Granularity, Window); 4] = [
@@ -15,28 +14,10 @@ const WINDOWS: [(Granularity, Window); 4] = [
     (Granularity::Month, Window::Month),
 ];
 
-fn moment(millis: i64) -> Timestamp {
-    Timestamp::new(millis).unwrap()
-}
-
 fn span(start: i64, end: Option<i64>) -> Span {
-    let id = |text: &str| Id::new(text).unwrap();
-    let event = StartEvent {
-        id: Some(id("start")),
-        timestamp: moment(start),
-        target: Target::from_store(["o", "s", "c", "r", "p", "i"]),
-        measures: Measures::default(),
-    };
-    let mut span = Span::open(SpanId::new(moment(start), 7), event, moment(start));
+    let mut span = crate::support::span(moment(start));
     span.end = end.map(moment);
     span
-}
-
-fn policy(granularity: Granularity) -> Policy {
-    Policy {
-        granularities: Granularities::all(granularity),
-        stop_grace: 0,
-    }
 }
 
 /// Does all that is due by `now`, as a worker does; hands each interval to `each`.
@@ -62,7 +43,7 @@ fn sample(span: &mut Span, now: i64, policy: &Policy, mut each: impl FnMut(Inter
 
 fn sampled(span: &mut Span, now: i64, granularity: Granularity) -> Vec<(i64, i64)> {
     let mut intervals = Vec::new();
-    sample(span, now, &policy(granularity), |interval| {
+    sample(span, now, &policy(granularity, 0), |interval| {
         intervals.push((interval.start.as_millis(), interval.end.as_millis()));
     });
     intervals
@@ -207,7 +188,7 @@ fn ten_years_by_the_minute_add_up() {
     let (start, end) = (midnight(2020, 1, 1) + 30_001, midnight(2030, 1, 1) - 29_999);
     let mut span = span(start, Some(end));
     let (mut count, mut sum, mut reached) = (0_i64, 0, start);
-    sample(&mut span, end, &policy(Granularity::Minute), |interval| {
+    sample(&mut span, end, &policy(Granularity::Minute, 0), |interval| {
         let (from, to) = (interval.start.as_millis(), interval.end.as_millis());
         assert_eq!(from, reached);
         assert!(to == end || to % MINUTE == 0);
@@ -284,7 +265,7 @@ fn the_first_and_the_last_moment_are_moments_like_any_other() {
         let mut span = span(last - 40 * DAY, None);
         let intervals = sampled(&mut span, last, *granularity);
         assert_eq!(intervals, pieces(*window, last - 40 * DAY, last));
-        let waiting = next_step(&span, Timestamp::MAX, &policy(*granularity));
+        let waiting = next_step(&span, Timestamp::MAX, &policy(*granularity, 0));
         assert_eq!(waiting, Step::Wait(Timestamp::MAX));
         span.end = Some(Timestamp::MAX);
         assert!(sampled(&mut span, last, *granularity).is_empty());
