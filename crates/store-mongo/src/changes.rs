@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bson::raw::{RawArrayBuf, RawDocumentBuf, cstr};
 use bson::rawdoc;
 use sampler_domain::{Change, Changed, Key, Span, Timestamp};
-use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
+use sampler_store::group::{CommandResult, GroupWriter, WriteResult};
 use tokio::time::Instant;
 
 use crate::call::{BY_ID, CallError, Link};
@@ -85,13 +85,5 @@ impl GroupWriter for ChangeWriter {
             };
         }
         Ok(results)
-    }
-
-    /// Each change has its answer from the server.
-    async fn resolve(
-        &self,
-        batch: &[Arc<RawDocumentBuf>],
-    ) -> Result<Vec<Resolution<Changed>>, CallError> {
-        Ok(batch.iter().map(|_| None).collect())
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use sampler_domain::{Entry, SpanId, Target, Timestamp};
-use sampler_store::group::{CommandFailure, CommandResult, GroupWriter, Resolution, WriteResult};
+use sampler_store::group::{CommandFailure, CommandResult, GroupWriter, WriteResult};
 use sampler_store::{
     DueWatches, Entries, EntryOrder, EntryPosition, Ledger, LedgerSum, StoreError, Watch,
     WatchOutcome,
@@ -53,14 +53,6 @@ impl GroupWriter for InsertWriter {
             }
         }
         Ok(results)
-    }
-
-    /// Nothing is left open by the answer to an insert.
-    async fn resolve(
-        &self,
-        batch: &[Arc<RawDocumentBuf>],
-    ) -> Result<Vec<Resolution<()>>, CallError> {
-        Ok(batch.iter().map(|_| None).collect())
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use bson::raw::{RawDocument, RawDocumentBuf};
-use bson::{Binary, Bson, Document};
+use bson::{Bson, Document};
 use sampler_domain::{Key, Span, SpanId};
 use sampler_store::Limiter;
 use serde::{Deserialize, Serialize};
@@ -47,26 +47,20 @@ pub(crate) fn decoded(raw: &RawDocument) -> Document {
     Document::try_from(raw).expect("we have written it")
 }
 
-/// The id and the key of a span, whatever else its document holds.
-#[derive(Deserialize)]
-pub(crate) struct Place {
-    #[serde(rename = "_id")]
-    id: Bson,
-    processing: PlaceInProcessing,
+/// The key of a span, whatever else its document holds.
+pub(crate) fn key_of(raw: &RawDocument) -> Option<Key> {
+    let processing = raw.get_document("processing").ok()?;
+    let key = processing.get_binary("key").ok()?.bytes;
+    Some(Key::from_bytes(key.try_into().ok()?))
 }
 
-#[derive(Deserialize)]
-struct PlaceInProcessing {
-    key: Binary,
-}
-
-impl Place {
-    pub(crate) fn of(raw: &RawDocument) -> Result<(SpanId, Key), Unreadable> {
-        let place: Self = read(raw)?;
-        let key = place.processing.key.bytes.try_into();
-        let key = key.map_err(|_| unreadable("the key has not 16 bytes"))?;
-        Ok((id_from_bson(&place.id)?, Key::from_bytes(key)))
-    }
+/// The id of a span, whatever else its document holds.
+pub(crate) fn span_id(raw: &RawDocument) -> Result<SpanId, Unreadable> {
+    let id = raw.get("_id").ok().flatten();
+    let id = id
+        .and_then(|id| Bson::try_from(id).ok())
+        .unwrap_or_default();
+    id_from_bson(&id)
 }
 
 /// The `_id` of a document, in words.

@@ -5,19 +5,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bson::raw::{RawDocumentBuf, cstr};
-use bson::{Binary, Bson, Document, doc, rawdoc};
+use bson::{Bson, Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::error::Error;
 use sampler_domain::{EventId, Key, NotEnded, Refusal, Span, Timestamp, decide_start};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
 use sampler_store::{IdKind, NewSpan, StartOutcome, StoreError};
-use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
 use crate::document::{OPEN, key_to_bson, measures_size, moment, open_span_document};
 use crate::index;
-use crate::raw;
+use crate::raw::key_of;
 use crate::resolve::{ByTarget, EventKey, SpanOf, by_event_id, by_target, comparable, existing};
 
 /// How many spans one search may find for each start. If it finds as many, each start gets its own search.
@@ -186,12 +185,9 @@ impl StartWriter {
         };
         let mut by_key: HashMap<Key, Vec<Option<Timestamp>>> = HashMap::new();
         for raw in &found {
-            let Ok(found) = raw::read::<Ending>(raw) else {
-                continue;
-            };
-            if let Ok(key) = found.processing.key.bytes.try_into() {
-                let ends = by_key.entry(Key::from_bytes(key)).or_default();
-                ends.push(found.end);
+            if let Some(key) = key_of(raw) {
+                let end = raw.get_i64("end").ok().map(Timestamp::clamped);
+                by_key.entry(key).or_default().push(end);
             }
         }
         let others = batch.iter().map(|write| {
@@ -243,16 +239,4 @@ impl StartWriter {
 /// [`NotEnded::require_room`] as a query.
 fn ends_after_start(span: &Span) -> Document {
     doc! { "$not": { "$lte": moment(span.start) } }
-}
-
-/// What a search for spans that have not ended reads: the members of its index.
-#[derive(Deserialize)]
-struct Ending {
-    end: Option<Timestamp>,
-    processing: Keyed,
-}
-
-#[derive(Deserialize)]
-struct Keyed {
-    key: Binary,
 }

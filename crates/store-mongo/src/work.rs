@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::call::BY_ID;
 use crate::document::{id_to_bson, key_to_bson, moment};
 use crate::operating::{EVENTS, date_in, is_alive, time_of};
-use crate::raw::{self, Place, span_in, written};
+use crate::raw::{self, key_of, span_id, span_in, written};
 use crate::resolve::of_target;
 use crate::{MongoStore, causes, changes, due, index};
 
@@ -78,11 +78,14 @@ impl Work for MongoStore {
         options.projection = Some(doc! { "_id": 1, "processing.key": 1 });
         let found = self.link.fetch(filter, options).await?;
         let finished = found.iter().filter_map(|raw| {
-            let place = Place::of(raw);
-            if let Err(problem) = &place {
+            let id = span_id(raw);
+            if let Err(problem) = &id {
                 self.link.logged.tell("cleanup.not_removed", raw, problem);
             }
-            place.ok().map(|(id, key)| Finished { id, key })
+            Some(Finished {
+                id: id.ok()?,
+                key: key_of(raw)?,
+            })
         });
         Ok(finished.collect())
     }

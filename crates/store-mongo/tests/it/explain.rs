@@ -172,6 +172,7 @@ fn watch(number: i64, more: Document) -> Document {
         "partition": Bson::Int32(i32::try_from(partition_of(&of)).unwrap()),
         "interval": { "start": at(0).as_millis(), "end": at(HOUR).as_millis() },
         "accepted_at": at(number).as_millis(), "due_at": at(YEAR).as_millis(), "asked": true,
+        "expires_at": bson::DateTime::MAX,
     };
     watch.extend(more);
     watch

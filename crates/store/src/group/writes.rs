@@ -120,9 +120,11 @@ pub trait GroupWriter: Debug + Send + Sync + Sized + 'static {
     async fn send(&self, batch: &[Arc<Self::Write>], send_by: Instant) -> CommandResult<Self>;
 
     /// Reads what happened to the writes, or what they conflict with. Returns an entry for each, in
-    /// their order. The data must not be rolled back later.
+    /// their order. The data must not be rolled back later. Without a read, each is sent again.
     async fn resolve(
         &self,
         batch: &[Arc<Self::Write>],
-    ) -> Result<Vec<Resolution<Self::Answer>>, Self::Failure>;
+    ) -> Result<Vec<Resolution<Self::Answer>>, Self::Failure> {
+        Ok(batch.iter().map(|_| None).collect())
+    }
 }
