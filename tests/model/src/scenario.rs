@@ -31,7 +31,7 @@ pub const LARGE: [(&str, &str); 13] = [
     ("three acts, late", "start=0 acts=3 lost late"),
     ("two windows", "start=0 reach=4 acts=2 parts"),
     ("two windows, late", "reach=3 acts=1 lost late"),
-    ("hours, then days", "reach=6 acts=1 coarser"),
+    ("hours, then days", "start=3 reach=6 acts=2 coarser"),
     ("days, then hours", "reach=6 acts=1 finer"),
     ("never remembers", "acts=2 horizon=0 ticks=2"),
     ("never remembers, silence", "horizon=0 ticks=2 lost"),
