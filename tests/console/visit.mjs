@@ -49,8 +49,8 @@ async function numbers(page, base, id) {
   );
   assert.deepEqual(rows, items.reverse().slice(0, 100).map((it) => [`u-${it.id}`, it.duration]));
   const proof = await page.locator(`${hook('proof')} data:not(${hook('unsampled')} data)`).evaluateAll((all) => all.map((it) => Number(it.value)));
-  const { used, billed, skipped, difference } = span.proof;
-  assert.deepEqual(proof, [used, billed, skipped, difference]);
+  const { used, billed, skipped, ledger, difference } = span.proof;
+  assert.deepEqual(proof, [used, billed, skipped, ledger, difference]);
   // A tick says that all which has run is billed.
   const [verdict] = await page.locator(`${hook('proof')} .verdict`).allTextContents();
   assert.equal(verdict.includes('✓'), span.proof.unsampled === 0, verdict);
@@ -224,7 +224,7 @@ const visits = {
     const { planned } = await api(base, `/v1/spans/${known.span}`);
     await press(page, hook('skip'));
     await page.waitForURL('**/skip');
-    assert.match(await page.locator(hook('effect')).textContent(), /Skip 1 usage of .*Then the span resumes\./s);
+    assert.match(await page.locator(hook('effect')).textContent(), /Skip 1 usage of .*The usage is not billed, unless it is sent again later\./s);
     await tabTo(page, 'textarea');
     await page.keyboard.type('Billed by hand, <b>4711</b>.');
     await press(page, hook('confirm'));

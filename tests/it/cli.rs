@@ -142,7 +142,7 @@ async fn a_file_is_sent_looked_at_and_verified() {
     let spans = spans["items"].as_array().unwrap();
     assert_eq!(spans.len(), 7);
     let id = spans[0]["id"].as_str().unwrap();
-    let parts = ["difference 0 ms", "  accepted  "];
+    let parts = ["difference 0 ms", "  202  "];
     cli.says(&["span", id], &parts).await;
     let verified = ["verify", &good, "--granularity", "hour", "--strict"];
     let one = ["--resource-instance-id", "db-7"];

@@ -46,8 +46,7 @@ async fn abacus_and_uaa_over_tls_are_trusted_by_a_bundle_and_by_nothing_else() {
     ] {
         let worker = launch.start().await.unwrap();
         wait_until("the certificate is refused", PATIENCE, async || {
-            let failed =
-                worker.logs_of("the upstream does not answer: nothing is sampled before it does");
+            let failed = worker.logs_of("a usage could not be delivered");
             failed
                 .iter()
                 .any(|line| line["error"].as_str().unwrap().contains("certificate"))

@@ -152,8 +152,8 @@ impl LedgerRetention {
             given.unwrap_or(Duration::from_hours(24 * days))
         };
         Some(Self {
-            minute: of(Granularity::Minute, 32),
-            hour: of(Granularity::Hour, 93),
+            minute: of(Granularity::Minute, 400),
+            hour: of(Granularity::Hour, 400),
             day: of(Granularity::Day, 400),
             month: of(Granularity::Month, 800),
         })

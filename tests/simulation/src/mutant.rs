@@ -1,6 +1,6 @@
 //! Planted bugs, which the simulation must find.
 
-use sampler_domain::{Change, ChangeKind, Processing, RunId, SUSPENDED_DUE_AT, Span};
+use sampler_domain::{Change, ChangeKind, Processing, SUSPENDED_DUE_AT, Span};
 
 use super::setup::FORGETFUL;
 
@@ -50,10 +50,6 @@ pub enum Mutant {
     SuspendsWhatWaits,
     /// That a post had no answer is not recorded.
     ForgetsLostAnswers,
-    /// A run that takes over from another one does not flag what that may have posted.
-    NamesWithoutFlag,
-    /// A run does not name itself again after a change without an answer.
-    IsNotNamedAgain,
     /// A worker that starts again is the same run, and has forgotten what that remembered.
     RunOutlivesProcess,
     /// A worker goes by the clock of its machine.
@@ -128,7 +124,6 @@ pub const PLANTED: [Found; 28] = [
     found(Mutant::ResumeLeavesVersion, 0, &["leaves the version"]),
     found(Mutant::SuspendsWhatWaits, 1, &["was never refused"]),
     found(Mutant::ForgetsLostAnswers, 116, &[LAW]),
-    found(Mutant::IsNotNamedAgain, 102, &[LAW]),
     found(Mutant::RunOutlivesProcess, 25, &[LAW]),
     found(Mutant::GoesByOwnClock, 11, &["before its end"]),
     found(Mutant::DropsWatches, 1, &["nobody knows"]),
@@ -182,7 +177,6 @@ impl Mutant {
                 after.complete = true;
             }
             Self::ForgetsLostAnswers if kind == ChangeKind::Fail => unflag(before, after),
-            Self::NamesWithoutFlag if kind == ChangeKind::Name => unflag(before, after),
             _ => {}
         }
         change
@@ -202,22 +196,8 @@ impl Mutant {
     }
 
     /// Whether a change is not made, and the worker is told that it is.
-    pub(crate) fn drops(self, read: &Span, change: &Change) -> bool {
-        match (self, change.kind) {
-            (Self::ForgetsLostAnswers, ChangeKind::Flag) => true,
-            (Self::IsNotNamedAgain, ChangeKind::Name) => {
-                named(&read.processing) == named(&change.after.processing)
-            }
-            _ => false,
-        }
-    }
-}
-
-/// The run that may post what is in hand.
-fn named(processing: &Processing) -> Option<RunId> {
-    match (processing.again.first(), &processing.planned) {
-        (Some(again), _) => again.by,
-        (None, planned) => planned.as_ref()?.by,
+    pub(crate) fn drops(self, kind: ChangeKind) -> bool {
+        self == Self::ForgetsLostAnswers && kind == ChangeKind::Flag
     }
 }
 

@@ -45,7 +45,7 @@ async fn an_entry_is_kept_for_as_long_as_its_dimension_says() {
     let entries = world.entries();
     assert_eq!(entries.len(), 3);
     let expired = |at| world.store.with(|table| table.remove_expired(at));
-    let expires_at = entries[0].acceptance.at.plus(93 * DAY);
+    let expires_at = entries[0].acceptance.at.plus(400 * DAY);
     assert_eq!(expired(expires_at.plus(-1)), []);
     assert_eq!(expired(expires_at.plus(MINUTE)).len(), 3);
 }

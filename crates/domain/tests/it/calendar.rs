@@ -188,14 +188,19 @@ fn ten_years_by_the_minute_add_up() {
     let (start, end) = (midnight(2020, 1, 1) + 30_001, midnight(2030, 1, 1) - 29_999);
     let mut span = span(start, Some(end));
     let (mut count, mut sum, mut reached) = (0_i64, 0, start);
-    sample(&mut span, end, &policy(Granularity::Minute, 0), |interval| {
-        let (from, to) = (interval.start.as_millis(), interval.end.as_millis());
-        assert_eq!(from, reached);
-        assert!(to == end || to % MINUTE == 0);
-        assert!(to > from && to - from <= MINUTE);
-        assert_eq!(interval.midpoint().as_millis(), from + (to - from) / 2);
-        (count, sum, reached) = (count + 1, sum + interval.duration(), to);
-    });
+    sample(
+        &mut span,
+        end,
+        &policy(Granularity::Minute, 0),
+        |interval| {
+            let (from, to) = (interval.start.as_millis(), interval.end.as_millis());
+            assert_eq!(from, reached);
+            assert!(to == end || to % MINUTE == 0);
+            assert!(to > from && to - from <= MINUTE);
+            assert_eq!(interval.midpoint().as_millis(), from + (to - from) / 2);
+            (count, sum, reached) = (count + 1, sum + interval.duration(), to);
+        },
+    );
     assert!(span.processing.complete);
     assert_eq!(reached, end);
     assert_eq!(sum, end - start);

@@ -46,7 +46,7 @@ pass_on! {
         _now: Timestamp,
     ) -> Result<Changed, StoreError> {
         let mutant = self.connection.world.setup.mutant;
-        if mutant.drops(read, change) {
+        if mutant.drops(change.kind) {
             return Ok(Changed::Made);
         }
         let changing = Changing::new(read, &mutant.change(read, change));
