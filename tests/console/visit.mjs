@@ -268,7 +268,7 @@ const visits = {
     const { context, page, faults } = await open({ javaScriptEnabled: false });
     await page.goto(`${base}/console/spans/${known.span}`);
     await press(page, hook('resend'));
-    await page.waitForURL('**/resend');
+    await page.waitForURL('**/resend?*');
     await tabTo(page, 'textarea');
     await page.keyboard.type('Mapped now.');
     await press(page, hook('confirm'));

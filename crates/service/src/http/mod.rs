@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,6 +18,7 @@ use axum::extract::Request;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -46,6 +48,9 @@ const FAILURE_PERIOD: Duration = Duration::from_mins(1);
 /// router that keeps connections, does not know of the stop yet: a request that is sent while the connection
 /// is closed would be lost. Each answer makes the client close its connection.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
+
+/// How long a connection may still send its first request then.
+const FIRST_REQUEST: Duration = Duration::from_millis(500);
 
 /// `Retry-After`, in seconds, for a client that got no connection.
 const RETRY_AFTER: u64 = 1;
@@ -140,6 +145,10 @@ pub async fn serve_with(
             () = &mut drained => break,
         }
     }
+    // What the system has accepted since: its clients may have sent their requests, too.
+    while let Some((stream, place)) = server.accept(&listener).now_or_never() {
+        connections.spawn(server.clone().serve_connection(stream, place));
+    }
     drop(listener);
     server.closing.cancel();
     let ended = connections.wait();
@@ -203,7 +212,11 @@ impl Server {
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.limits.write));
-        let service = service_fn(|request| self.answer(request, place.is_reserved));
+        let is_fresh = AtomicBool::new(true);
+        let service = service_fn(|request| {
+            is_fresh.store(false, Ordering::Relaxed);
+            self.answer(request, place.is_reserved)
+        });
         let head = if place.is_reserved {
             self.limits.reserved_head
         } else {
@@ -221,6 +234,11 @@ impl Server {
         tokio::select! {
             _ = &mut connection => return,
             () = self.closing.cancelled() => {}
+        }
+        // The first request of a new connection may be on its way. Its answer closes the connection.
+        if is_fresh.load(Ordering::Relaxed) && timeout(FIRST_REQUEST, &mut connection).await.is_ok()
+        {
+            return;
         }
         connection.as_mut().graceful_shutdown();
         let _ = self.shutdown.hard().run_until_cancelled(connection).await;
