@@ -7,7 +7,7 @@
 //! usage that an operator has sent again is claimed before it is posted.
 
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{Contract, Entry, READ_VALID_FOR, Timestamp, Usage};
+use sampler_domain::{Acceptance, Contract, Entry, READ_VALID_FOR, Timestamp, Usage};
 use sampler_settings::millis;
 use sampler_store::{DueWatches, Missing, StoreError, Watch, WatchOutcome};
 use sampler_upstream::{Answer, LookupAnswer, LookupResult, Lookups, Sought};
@@ -34,13 +34,24 @@ impl Worker {
         if !self.settings.confirm.enabled {
             return None;
         }
-        if !self.can_ask(entry.acceptance.location.as_deref()) {
-            note_confirmation("given_up");
-            warn!(code = "confirmation.given_up", span.id = %entry.span, usage = entry.usage_guid,
-                "the upstream did not say where an accepted usage can be found");
-            return None;
+        let Acceptance { at, location, .. } = &entry.acceptance;
+        self.first_question(entry, *at, location.as_deref())
+    }
+
+    /// When a usage is asked for first that was accepted then, under this `Location`; none where it cannot be.
+    fn first_question(
+        &self,
+        entry: &Entry,
+        at: Timestamp,
+        location: Option<&str>,
+    ) -> Option<Timestamp> {
+        if self.can_ask(location) {
+            return Some(self.asked_after(at));
         }
-        Some(self.asked_after(entry.acceptance.at))
+        note_confirmation("given_up");
+        warn!(code = "confirmation.given_up", span.id = %entry.span, usage = entry.usage_guid,
+            "the upstream did not say where an accepted usage can be found");
+        None
     }
 
     /// Whether a usage can be asked for that was given this `Location`, or none.
@@ -246,15 +257,15 @@ impl Worker {
             PostOutcome::Found(_) => Some(WatchOutcome::Counts),
             PostOutcome::Posted(Answer::Accepted, details) => {
                 info!(span.id = %span, usage, "the upstream accepted a usage that was sent again");
-                if !self.can_ask(details.location.as_deref()) {
-                    return Some(WatchOutcome::Counts);
-                }
                 let at = self.now();
-                Some(WatchOutcome::Accepted {
-                    at,
-                    location: details.location,
-                    due_at: self.asked_after(at),
-                })
+                let due_at = self.first_question(entry, at, details.location.as_deref());
+                Some(
+                    due_at.map_or(WatchOutcome::Counts, |due_at| WatchOutcome::Accepted {
+                        at,
+                        location: details.location,
+                        due_at,
+                    }),
+                )
             }
             PostOutcome::Posted(Answer::Wait { after }, _) => {
                 self.wait_as_asked(after);

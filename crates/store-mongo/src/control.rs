@@ -46,7 +46,7 @@ impl MongoStore {
         Ok(value.ok().map(|value| Published { value, age }))
     }
 
-    /// Writes a document where it has this version, or where there is none at version 0.
+    /// Replaces a document that has this version. With version 0 the document may be missing: then it is inserted.
     pub(crate) async fn replace(
         &self,
         id: &'static str,

@@ -30,8 +30,6 @@ pub enum Mutant {
     ResolvesLostCommands,
     /// The server carries out commands without a time limit.
     CommandsWithoutTimeLimit,
-    /// Each attempt at a stop has another correlation id.
-    StopsWithoutCorrelationId,
     /// The entry of a usage is inserted after its execution was recorded.
     EntryAfterRecord,
     /// Entries expire when they are inserted.
@@ -54,8 +52,6 @@ pub enum Mutant {
     RunOutlivesProcess,
     /// A worker goes by the clock of its machine.
     GoesByOwnClock,
-    /// The clean-up removes a span that is sent again since it was read.
-    RemovesWhatIsSentAgain,
     /// An accepted usage is not watched, although it should be.
     DropsWatches,
     /// An update does not look for spans that end after it: they refuse its start once its stop is

@@ -3,7 +3,6 @@
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sampler_domain::{Change, ChangeKind, Changed, Entry, Span, Timestamp};
@@ -11,7 +10,6 @@ use sampler_store::group::{CommandFailure, WriteOutcome};
 use sampler_store::{NewSpan, NewStop, StartOutcome, StopOutcome};
 use sampler_store_testing::memory::Table;
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::conditions::CallOutcome;
 use super::mutant::Mutant;
@@ -205,14 +203,10 @@ impl Statement for Ending {
     const REFUSED_BY_INDEX: bool = false;
 
     fn carry_out(&self, world: &World, _alone: bool, arrived_at: Timestamp) -> Option<StopOutcome> {
-        let mut stop = self.0.clone();
-        if world.setup.mutant == Mutant::StopsWithoutCorrelationId {
-            let attempt = world.tally.calls.load(Ordering::Relaxed);
-            stop.correlation_id = Uuid::from_u64_pair(attempt, 1);
-        }
+        let stop = &self.0;
         let is_made = world.store.with(|table| {
-            let is_free = table.resolve_stop(&stop).is_none();
-            is_free && table.stop(&stop) == StopOutcome::Ended
+            let is_free = table.resolve_stop(stop).is_none();
+            is_free && table.stop(stop) == StopOutcome::Ended
         });
         if !is_made {
             return None;

@@ -106,18 +106,12 @@ impl World {
         is_begun
     }
 
-    /// Removes spans that are complete; with a planted bug, those that were when they were read.
+    /// Removes spans that are complete.
     fn remove(&self, finished: &[Finished]) -> u64 {
-        let is_blind = self.setup.mutant == Mutant::RemovesWhatIsSentAgain;
         let mut removed = 0;
         for Finished { id, .. } in finished {
             let found = self.store.with(|table| table.find(id).cloned());
             let Some(span) = found else { continue };
-            if is_blind {
-                let mut planted = span.clone();
-                planted.processing.complete = true;
-                self.store.with(|table| table.put(planted));
-            }
             if self
                 .store
                 .with(|table| table.remove(std::slice::from_ref(id)))
