@@ -63,8 +63,7 @@ pub trait Work: Send + Sync + 'static {
     async fn read(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError>;
 
     /// Makes a change that was decided for `read`, if the span still has that version: then it is as
-    /// [`Change::after`] says. It may count as made, too, where somebody else has made it just so. `now` is
-    /// kept as the time of its last change.
+    /// [`Change::after`] says. `now` is kept as the time of its last change.
     async fn change(
         &self,
         read: &Span,
