@@ -50,7 +50,7 @@ const COMMAND_MIN_SHARE: usize = 64;
 const COMMAND_BYTES: usize = 4 * 1024 * 1024;
 
 /// The most writes that wait for a permit. A further one is refused.
-const QUEUE: usize = 2_048;
+const QUEUE: usize = 5_120;
 
 /// Writes of one kind that share commands.
 #[derive(Debug)]

@@ -12,11 +12,11 @@ const WAIT: Duration = Duration::from_secs(5);
 /// while the next ones gather.
 pub(super) const EVENTS: PermitLimits = counted(3 * 384);
 
-/// Starts in batches. Those of one client fill all commands, and all together the queue of the store behind them.
-/// Nobody waits for one start of a batch alone.
+/// Starts in batches. Those of one client are twice what all commands hold, so that the next commands are full when
+/// they are sent; all together fill the queue of the store behind them. Nobody waits for one start of a batch alone.
 pub(super) const BATCH_STARTS: PermitLimits = PermitLimits {
     unit: 6 << 10,
-    ..counted(3 * 1_024)
+    ..counted(3 * 2_048)
 };
 
 /// Requests with large bodies: 4 MB of them. Until such an event is kept, memory holds it several times: as a body,
