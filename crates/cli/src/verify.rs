@@ -6,12 +6,11 @@ mod text;
 use std::process::ExitCode;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sampler_verify::events::Event;
 use sampler_verify::moment::{Millis, parse_length};
 use sampler_verify::words::counted;
-use sampler_verify::{Granularity, History, Policy};
-use serde_json::Value;
+use sampler_verify::{History, Policy};
+use serde_json::json;
 
 use crate::api::Api;
 use crate::failure::Failure;
@@ -49,8 +48,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     strict: bool,
     /// Checks windows of this granularity instead of months
-    #[arg(long, value_parser = granularity())]
-    granularity: Option<Granularity>,
+    #[arg(long, value_parser = ["minute", "hour", "day", "month"])]
+    granularity: Option<String>,
     /// How long sampling may take before it is behind, and clocks may differ
     #[arg(long, value_name = "LENGTH", default_value = "10m", value_parser = parse_length)]
     allowance: Millis,
@@ -79,18 +78,14 @@ struct Scope {
     period: Period,
 }
 
-fn granularity() -> impl TypedValueParser<Value = Granularity> {
-    PossibleValuesParser::new(["minute", "hour", "day", "month"])
-        .try_map(|name| serde_json::from_value(Value::String(name)))
-}
-
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let now = arguments.file.now();
     let api = Api::new(&arguments.common.connection)?;
     let history = history(arguments.file.open()?.read()?, &arguments.scope)?;
+    let granularity = serde_json::from_value(json!(arguments.granularity));
     let policy = Policy {
         now,
-        granularity: arguments.granularity,
+        granularity: granularity.expect("only its names are values of the option"),
         allowance: arguments.allowance,
         kept: arguments.kept,
     };
@@ -99,8 +94,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         policy,
         at_once: usize::from(arguments.concurrency),
     };
-    let report = run.report(history, &arguments.scope).await?;
-    let report = report.finish(arguments.strict);
+    let (scope, strict) = (&arguments.scope, arguments.strict);
+    let report = run.report(history, scope, strict).await?;
     if arguments.common.json {
         print_json(&report)?;
     } else {

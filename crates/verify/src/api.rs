@@ -1,9 +1,11 @@
 //! The answers of the API, as far as they matter here. Other members are ignored.
 
+use std::fmt;
+
 use serde::Deserialize;
 
 use crate::Target;
-use crate::moment::Millis;
+use crate::moment::{InWords, Millis};
 use crate::quantity::Measure;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -25,8 +27,6 @@ pub struct Span {
     pub start_event_id: Option<String>,
     /// Up to where it is billed, or skipped.
     pub sampled_to: Millis,
-    /// The usage that comes next.
-    pub planned: Option<Planned>,
     /// What does not count upstream.
     #[serde(default)]
     pub excluded: Vec<Excluded>,
@@ -35,13 +35,6 @@ pub struct Span {
     pub again: Vec<Excluded>,
     /// Sampler's own proof.
     pub proof: Proof,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Planned {
-    pub start: Millis,
-    pub end: Millis,
-    pub usage_id: String,
 }
 
 /// Time that was sampled and does not count upstream; backwards where a correction was skipped.
@@ -55,32 +48,27 @@ pub struct Excluded {
     /// A post of it had no answer, so the upstream may count it.
     #[serde(default)]
     pub unanswered: bool,
-    #[serde(default)]
-    pub error: Option<String>,
 }
 
 impl Excluded {
     /// The time that it leaves out, once what a late stop took back is gone.
     pub fn interval(&self) -> Interval {
-        Interval {
-            start: self.start,
-            end: self.back_to.unwrap_or(self.end),
-        }
+        let (start, end) = (self.start, self.back_to.unwrap_or(self.end));
+        Interval { start, end }
     }
 }
 
-/// What a span says about itself.
+/// What a span says about itself, ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Proof {
     /// From the start to where it is sampled.
     pub used: Millis,
     /// `used` without `skipped`.
     pub billed: Millis,
-    /// Signed durations that do not count.
     pub skipped: Millis,
-    /// The part of `skipped` that the upstream may count, because a post had no answer.
+    /// The part of `skipped` that the upstream may count.
     pub unanswered: Millis,
-    /// What it says is billed, less what its ledger says; not in lists.
+    /// `billed`, less what its ledger says; not in lists.
     #[serde(default)]
     pub difference: Option<Millis>,
 }
@@ -99,10 +87,16 @@ impl Interval {
     }
 }
 
-/// A usage of a span that the upstream has accepted, as `GET /v1/spans/{id}/usages` shows it.
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (length, start, end) = (self.length(), InWords(self.start), InWords(self.end));
+        write!(f, "{length} ms from {start} to {end}")
+    }
+}
+
+/// A usage that the upstream has accepted, as `GET /v1/spans/{id}/usages` shows it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Entry {
-    /// The id under which the upstream knows it.
     pub id: String,
     pub span: String,
     pub interval: Interval,
@@ -112,6 +106,6 @@ pub struct Entry {
     pub duration: Millis,
     /// The upstream's answer.
     pub status: Option<u16>,
-    /// Its measures as they are posted: those of the span, and `duration`.
+    /// The measures of the span, and `duration`.
     pub measured_usage: Vec<Measure>,
 }

@@ -1,20 +1,18 @@
 //! A provider's events, as `examples/README.md` describes them.
 
-mod content;
 mod ndjson;
 mod table;
 
-use std::io::{BufRead, Read};
+use std::io::{BufRead, BufReader, Read};
+
+use serde_json::error::Category;
 
 use crate::Target;
-use crate::moment::{Millis, MomentError};
+use crate::moment::{Millis, TOO_FAR};
 use crate::quantity::Measure;
-pub use content::{check_text, json_in_words};
 
-/// The longest line, in bytes; the receiver takes no larger body either.
-const LINE_LEN_MAX: u64 = 1 << 20;
 /// What some programs write in front of a text.
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
@@ -61,57 +59,17 @@ pub struct Columns {
 
 impl Columns {
     /// Only a table has columns.
-    pub fn check(&self, format: Format) -> Result<(), EventsError> {
+    pub fn check(&self, format: Format) -> Result<(), String> {
         if format == Format::Csv || *self == Self::default() {
             return Ok(());
         }
-        let what = Wrong::other("--measures and --ignore name columns, which only a CSV has");
-        Err(EventsError { line: None, what })
-    }
-}
-
-/// A file cannot be read as events.
-#[derive(Debug, thiserror::Error)]
-#[error("{}{what}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
-pub struct EventsError {
-    pub line: Option<u64>,
-    pub what: Wrong,
-}
-
-/// The fault of a file of events.
-#[derive(Debug, thiserror::Error)]
-pub enum Wrong {
-    #[error("{0}")]
-    Read(#[from] std::io::Error),
-    /// A row is not valid.
-    #[error("{0}")]
-    Csv(#[from] csv::Error),
-    /// A line is not an event.
-    #[error("{}", json_in_words(.0))]
-    Json(#[from] serde_json::Error),
-    #[error("{0}")]
-    Moment(#[from] MomentError),
-    #[error("{0}")]
-    Other(String),
-}
-
-impl Wrong {
-    fn other(what: impl Into<String>) -> Self {
-        Self::Other(what.into())
-    }
-
-    fn in_line(self, line: u64) -> EventsError {
-        EventsError {
-            line: Some(line),
-            what: self,
-        }
+        Err("--measures and --ignore name columns, which only a CSV has".to_owned())
     }
 }
 
 impl FileTimes {
-    fn moved(self, moment: Millis) -> Result<Millis, Wrong> {
-        let moved = moment.checked_add(self.offset);
-        Ok(moved.ok_or(MomentError::TooFar)?)
+    fn moved(self, moment: Millis) -> Result<Millis, String> {
+        Ok(moment.checked_add(self.offset).ok_or(TOO_FAR)?)
     }
 }
 
@@ -127,117 +85,68 @@ impl Format {
     }
 }
 
+impl EventKind {
+    fn start(measures: Vec<Measure>) -> Result<Self, String> {
+        for (place, Measure { measure, .. }) in measures.iter().enumerate() {
+            if measures[..place]
+                .iter()
+                .any(|before| before.measure == *measure)
+            {
+                return Err(format!("the measure {measure:?} is repeated"));
+            }
+        }
+        Ok(Self::Start(measures))
+    }
+}
+
 /// Reads all events of a file, in its order. Only a table has columns.
 pub fn read(
     input: impl Read,
     format: Format,
     columns: &Columns,
-    reading: FileTimes,
-) -> Result<Vec<Event>, EventsError> {
+    times: FileTimes,
+) -> Result<Vec<Event>, String> {
     columns.check(format)?;
-    let mut input = std::io::BufReader::new(input);
-    check_text(&mut input).map_err(|what| EventsError { line: None, what })?;
+    let mut input = BufReader::new(input);
+    check_text(&mut input)?;
     let events = match format {
-        Format::Ndjson => read_lines(input, reading)?,
-        Format::Csv => read_rows(input, columns, reading)?,
+        Format::Ndjson => ndjson::read(input, times)?,
+        Format::Csv => table::read(input, columns, times)?,
     };
     if events.is_empty() {
-        return Err(EventsError {
-            line: None,
-            what: Wrong::other("there are no events in it"),
-        });
+        return Err("there are no events in it".to_owned());
     }
     Ok(events)
 }
 
-fn read_rows(
-    input: impl Read,
-    columns: &Columns,
-    reading: FileTimes,
-) -> Result<Vec<Event>, EventsError> {
-    let mut events = table::read(input, columns)?;
-    for event in &mut events {
-        let moved = reading.moved(event.moment);
-        event.moment = moved.map_err(|wrong| wrong.in_line(event.line))?;
+/// Looks at the first line, or as much of it as is there, and takes nothing.
+pub fn check_text(input: &mut impl BufRead) -> Result<(), String> {
+    let first = input.fill_buf().map_err(|error| error.to_string())?;
+    let line = first.split(|byte| *byte == b'\n').next().unwrap_or(first);
+    let is_control = |byte: &u8| byte.is_ascii_control() && !b"\t\r".contains(byte);
+    // Its last character may be cut off.
+    let is_broken = std::str::from_utf8(line).is_err_and(|error| error.error_len().is_some());
+    if is_broken || line.iter().any(is_control) {
+        let what = "it is not text (UTF-8): unpack it, or save the sheet as CSV";
+        return Err(what.to_owned());
     }
-    Ok(events)
+    Ok(())
 }
 
-fn read_lines(mut input: impl BufRead, reading: FileTimes) -> Result<Vec<Event>, EventsError> {
-    let mut events = Vec::new();
-    let mut bytes = Vec::new();
-    for number in 1.. {
-        bytes.clear();
-        let mut line = (&mut input).take(LINE_LEN_MAX);
-        let read = line.read_until(b'\n', &mut bytes);
-        let length = read.map_err(|error| Wrong::from(error).in_line(number))?;
-        if length == 0 {
-            break;
+/// A mistake of JSON without its position in the line, where that is already reported: the parser sees one line,
+/// and says that it is the first.
+pub fn json_in_words(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let what = text.strip_suffix(&place).unwrap_or(&text);
+    match error.classify() {
+        Category::Data | Category::Io => what.to_owned(),
+        Category::Eof => format!("not JSON: it ends too early ({what})"),
+        Category::Syntax => {
+            // "expected ident" says the same to people.
+            let what = what.replace("expected ident", "expected value");
+            let what = what.replace("expected value", "expected a value");
+            format!("not JSON: {what} at column {}", error.column())
         }
-        if length as u64 == LINE_LEN_MAX && bytes.last() != Some(&b'\n') {
-            return Err(Wrong::other("the line is too long").in_line(number));
-        }
-        let line = bytes
-            .strip_prefix(BYTE_ORDER_MARK)
-            .unwrap_or(&bytes)
-            .trim_ascii();
-        if line.is_empty() || line.starts_with(b"#") {
-            continue;
-        }
-        let found = ndjson::read(line, number, reading);
-        events.extend(found.map_err(|wrong| wrong.in_line(number))?);
-    }
-    Ok(events)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_file_tells_its_format() {
-        assert_eq!(Format::of_name("a/b.CSV"), Some(Format::Csv));
-        assert_eq!(Format::of_name("events.ndjson"), Some(Format::Ndjson));
-        assert_eq!(Format::of_name("events.json"), None);
-        assert_eq!(Format::of_name("events"), None);
-        assert_eq!(Format::of_name("events.xml"), None);
-    }
-
-    #[test]
-    fn a_line_has_a_limit() {
-        let input = std::io::repeat(b'x');
-        let error = read(
-            input,
-            Format::Ndjson,
-            &Columns::default(),
-            FileTimes::default(),
-        )
-        .unwrap_err();
-        assert_eq!(error.to_string(), "line 1: the line is too long");
-    }
-
-    #[test]
-    fn what_stands_in_front_of_a_text_is_passed_over() {
-        let text = "\u{feff}# nothing\n";
-        let error = read(
-            text.as_bytes(),
-            Format::Ndjson,
-            &Columns::default(),
-            FileTimes::default(),
-        )
-        .unwrap_err();
-        assert_eq!(error.to_string(), "there are no events in it");
-    }
-
-    #[test]
-    fn a_file_without_events_is_a_mistake() {
-        let error = read(
-            &b"# nothing\n\n"[..],
-            Format::Ndjson,
-            &Columns::default(),
-            FileTimes::default(),
-        )
-        .unwrap_err();
-        assert_eq!(error.to_string(), "there are no events in it");
     }
 }

@@ -1,4 +1,4 @@
-//! The report of a verification.
+//! The report of a verification: findings, the spans that they are about, and sums.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,76 @@ use serde::Serialize;
 
 use crate::Target;
 use crate::api::Span;
-use crate::check::{Amounts, Verdict};
-use crate::finding::{Finding, FindingKind};
 use crate::history::{Contradiction, Used};
 use crate::moment::{InWords, Millis};
-use crate::quantity::{Measure, Quantity};
+use crate::quantity::Measure;
 
-/// How many names of measures are summed up.
-const MEASURES_MAX: usize = 1_000;
+/// How many findings of one span are kept.
+const FINDINGS_MAX: usize = 50;
+
+/// The kind of a finding. The first group is wrong; the second, from [`FindingKind::Suspended`] on, is worth
+/// knowing, and may be in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FindingKind {
+    EventsWithoutSpan,
+    /// A span that no event explains.
+    SpanWithoutEvents,
+    /// A span with another target, start, end or other quantities than its events.
+    Differs,
+    /// Time that is neither billed nor excluded, or is taken back without being billed before.
+    Gap,
+    /// Time that is billed twice, or was not used.
+    Overlap,
+    /// A usage whose duration, timestamp, window, quantities or answer are wrong.
+    WrongUsage,
+    /// Sampling that is behind by more than its window and an hour.
+    Overdue,
+    /// What the span says about itself does not fit its ranges or its usages.
+    Proof,
+    /// The upstream refuses a usage of the span.
+    Suspended,
+    /// Time that an operator skipped.
+    Skipped,
+    /// The same after a post that had no answer: the upstream may count it.
+    Unanswered,
+    /// What the ledger no longer has: only the span says that it is billed.
+    Expired,
+    /// Sampling that is behind, or time that is sent again.
+    Behind,
+}
+
+impl FindingKind {
+    /// Whether something is wrong; it is worth knowing otherwise.
+    pub fn is_wrong(self) -> bool {
+        self < Self::Suspended
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub kind: FindingKind,
+    /// A sentence for people.
+    pub detail: String,
+}
+
+/// Milliseconds, or these times a quantity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Amounts {
+    /// By the events, as far as it is billed by now.
+    pub used: i128,
+    /// Accepted by the upstream, with what has expired.
+    pub billed: i128,
+    /// Given up by an operator.
+    pub skipped: i128,
+    /// The part of `skipped` that the upstream may count, because a post had no answer.
+    pub unanswered: i128,
+    /// Used, and neither billed nor skipped; negative where too much is billed.
+    pub difference: i128,
+}
 
 /// One span, or one usage without a span.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     /// The line of the start event.
     pub line: Option<u64>,
@@ -24,15 +83,80 @@ pub struct Row {
     pub target: Target,
     pub start: Millis,
     pub end: Option<Millis>,
-    /// How far the span is.
     pub state: Option<String>,
     #[serde(flatten)]
     pub amounts: Amounts,
+    /// How many usages were read.
+    pub usages: u64,
+    /// The part of `billed` that only the span says, because its usages have expired, ms.
+    pub expired: i128,
     pub findings: Vec<Finding>,
+    /// How many there were beyond those.
     pub more_findings: usize,
+    #[serde(skip)]
+    used_measures: Vec<Measure>,
+    #[serde(skip)]
+    billed_measures: Vec<Measure>,
 }
 
-/// The sums over all spans.
+impl Row {
+    pub(crate) fn new(span: &Span, used: Option<&Used>) -> Self {
+        Self {
+            line: used.map(|used| used.line),
+            span: Some(span.id.clone()),
+            target: span.target.clone(),
+            start: span.start,
+            end: span.end,
+            state: Some(span.state.clone()),
+            used_measures: used.map(|used| used.measures.clone()).unwrap_or_default(),
+            billed_measures: span.measured_usage.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// The row of a span that was removed while it was read.
+    pub fn removed(span: &Span, used: Option<&Used>) -> Self {
+        let mut row = Self::new(span, used);
+        row.find(
+            FindingKind::Expired,
+            "the span was removed while it was read",
+        );
+        row
+    }
+
+    /// The row of a usage without a span; one that still runs was used until `now`.
+    pub fn without_span(used: &Used, now: Millis) -> Self {
+        let until = used.end.unwrap_or(now).max(used.start);
+        let length = i128::from(until) - i128::from(used.start);
+        let mut row = Self {
+            line: Some(used.line),
+            target: used.target.clone(),
+            start: used.start,
+            end: used.end,
+            used_measures: used.measures.clone(),
+            ..Self::default()
+        };
+        (row.amounts.used, row.amounts.difference) = (length, length);
+        let (line, start) = (used.line, InWords(used.start));
+        let detail = format!("there is no span for the start of line {line} at {start}");
+        row.find(FindingKind::EventsWithoutSpan, detail);
+        row
+    }
+
+    pub(crate) fn find(&mut self, kind: FindingKind, detail: impl Into<String>) {
+        if self.findings.len() == FINDINGS_MAX {
+            self.more_findings += 1;
+            return;
+        }
+        let detail = detail.into();
+        self.findings.push(Finding { kind, detail });
+    }
+
+    pub fn fits(&self) -> bool {
+        !self.findings.iter().any(|finding| finding.kind.is_wrong())
+    }
+}
+
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Totals {
     /// How many spans and usages without a span there are.
@@ -42,24 +166,48 @@ pub struct Totals {
     /// How many fit, with something that is worth knowing.
     pub noted: usize,
     pub usages: u64,
-    /// Durations, in ms.
-    pub duration: Total,
-    /// Quantity times duration of each measure, where all quantities are integers.
-    pub measures: BTreeMap<String, Total>,
+    pub duration: Amounts,
+    /// Quantity times duration of each measure, where the quantities are integers.
+    pub measures: BTreeMap<String, Amounts>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Total {
-    /// By the events.
-    pub used: i128,
-    /// By the API.
-    pub billed: i128,
-    /// Given up.
-    pub skipped: i128,
-    /// The part of `skipped` that the upstream may count, because a post had no answer.
-    pub unanswered: i128,
-    /// Used, and neither billed nor skipped.
-    pub difference: i128,
+impl Totals {
+    fn of(rows: &[Row]) -> Self {
+        let mut totals = Self {
+            spans: rows.len(),
+            ..Self::default()
+        };
+        for row in rows {
+            let of = row.amounts;
+            totals.wrong += usize::from(!row.fits());
+            totals.noted += usize::from(row.fits() && !row.findings.is_empty());
+            totals.usages += row.usages;
+            totals.duration.add(1, of.used, of);
+            for (measures, used, billed) in [
+                (&row.used_measures, of.used, Amounts::default()),
+                (&row.billed_measures, 0, of),
+            ] {
+                for measure in measures {
+                    if let Some(quantity) = measure.quantity.as_i64() {
+                        let total = totals.measures.entry(measure.measure.clone());
+                        total.or_default().add(quantity.into(), used, billed);
+                    }
+                }
+            }
+        }
+        totals
+    }
+}
+
+impl Amounts {
+    /// Adds what was used, and what is billed of others, each so many times.
+    fn add(&mut self, times: i128, used: i128, others: Self) {
+        self.used += used.saturating_mul(times);
+        self.billed += others.billed.saturating_mul(times);
+        self.skipped += others.skipped.saturating_mul(times);
+        self.unanswered += others.unanswered.saturating_mul(times);
+        self.difference = self.used - self.billed - self.skipped;
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -73,118 +221,16 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(contradictions: Vec<Contradiction>) -> Self {
-        Self {
-            events: contradictions,
-            ..Self::default()
-        }
-    }
-
-    pub fn add(&mut self, span: &Span, used: Option<&Used>, verdict: Verdict) {
-        let amounts = verdict.amounts;
-        self.sum(
-            used.map_or(&[], |used| &used.measures),
-            &span.measured_usage,
-            &amounts,
-        );
-        self.spans.push(Row {
-            line: used.map(|used| used.line),
-            span: Some(span.id.clone()),
-            target: span.target.clone(),
-            start: span.start,
-            end: span.end,
-            state: Some(span.state.clone()),
-            amounts,
-            findings: verdict.findings,
-            more_findings: verdict.more,
-        });
-    }
-
-    /// Adds a usage that there is no span for; one that still runs was used until `now`.
-    pub fn add_without_span(&mut self, used: &Used, now: Millis) {
-        let until = used.end.unwrap_or(now).max(used.start);
-        let length = i128::from(until) - i128::from(used.start);
-        let amounts = Amounts {
-            used: length,
-            difference: length,
-            ..Amounts::default()
-        };
-        let (line, start) = (used.line, InWords(used.start));
-        let detail = format!("there is no span for the start of line {line} at {start}");
-        self.sum(&used.measures, &[], &amounts);
-        self.spans.push(Row {
-            line: Some(line),
-            span: None,
-            target: used.target.clone(),
-            start: used.start,
-            end: used.end,
-            state: None,
-            amounts,
-            findings: vec![Finding::new(FindingKind::EventsWithoutSpan, detail)],
-            more_findings: 0,
-        });
-    }
-
     /// Puts everything in order, and judges. With `strict`, what is worth knowing is wrong, too.
-    #[must_use]
-    pub fn finish(mut self, strict: bool) -> Self {
-        self.spans
-            .sort_by_cached_key(|row| (row.line.unwrap_or(u64::MAX), row.start));
-        let totals = &mut self.totals;
-        for total in totals.measures.values_mut() {
-            total.difference = total.used - total.billed - total.skipped;
-        }
-        totals.spans = self.spans.len();
-        totals.wrong = self.spans.iter().filter(|row| !row.fits()).count();
-        totals.noted = self
-            .spans
-            .iter()
-            .filter(|row| row.fits() && !row.findings.is_empty())
-            .count();
+    pub fn of(mut spans: Vec<Row>, events: Vec<Contradiction>, strict: bool) -> Self {
+        spans.sort_by_key(|row| (row.line.unwrap_or(u64::MAX), row.start));
+        let totals = Totals::of(&spans);
         let is_enough = !strict || totals.noted == 0;
-        self.fits = totals.wrong == 0 && self.events.is_empty() && is_enough;
-        self
-    }
-
-    fn sum(&mut self, used: &[Measure], billed: &[Measure], amounts: &Amounts) {
-        self.totals.usages += amounts.usages;
-        let duration = &mut self.totals.duration;
-        duration.used += amounts.used;
-        duration.billed += amounts.billed;
-        duration.skipped += amounts.skipped;
-        duration.unanswered += amounts.unanswered;
-        duration.difference += amounts.difference;
-        for (name, quantity) in integers(used) {
-            let total = self.measure(name);
-            total.used += quantity.saturating_mul(amounts.used);
-        }
-        for (name, quantity) in integers(billed) {
-            let total = self.measure(name);
-            total.billed += quantity.saturating_mul(amounts.billed);
-            total.skipped += quantity.saturating_mul(amounts.skipped);
-            total.unanswered += quantity.saturating_mul(amounts.unanswered);
+        Self {
+            fits: totals.wrong == 0 && events.is_empty() && is_enough,
+            totals,
+            events,
+            spans,
         }
     }
-
-    fn measure(&mut self, name: &str) -> &mut Total {
-        let measures = &mut self.totals.measures;
-        let is_known = measures.contains_key(name) || measures.len() < MEASURES_MAX;
-        let name = if is_known { name } else { "(others)" };
-        measures.entry(name.to_owned()).or_default()
-    }
-}
-
-impl Row {
-    pub fn fits(&self) -> bool {
-        !self.findings.iter().any(|finding| finding.kind.is_wrong())
-    }
-}
-
-fn integers(measures: &[Measure]) -> impl Iterator<Item = (&str, i128)> {
-    measures
-        .iter()
-        .filter_map(|measure| match measure.quantity {
-            Quantity::Integer(quantity) => Some((measure.measure.as_str(), quantity)),
-            _ => None,
-        })
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Target {
     /// The customer.
     pub organization_id: String,
@@ -41,29 +41,15 @@ impl Target {
 
     /// Makes a target of ids in the order of [`Target::FIELDS`].
     pub fn from_ids(ids: [String; 6]) -> Self {
-        let [
-            organization_id,
-            space_id,
-            consumer_id,
-            resource_id,
-            plan_id,
-            resource_instance_id,
-        ] = ids;
+        let [organization, space, consumer, resource, plan, instance] = ids;
         Self {
-            organization_id,
-            space_id,
-            consumer_id,
-            resource_id,
-            plan_id,
-            resource_instance_id,
+            organization_id: organization,
+            space_id: space,
+            consumer_id: consumer,
+            resource_id: resource,
+            plan_id: plan,
+            resource_instance_id: instance,
         }
-    }
-
-    /// The first id in which both differ: its name, and both values.
-    pub fn difference<'a>(&'a self, other: &'a Self) -> Option<(&'static str, &'a str, &'a str)> {
-        let pairs = self.ids().into_iter().zip(other.ids());
-        let mut named = Self::FIELDS.into_iter().zip(pairs);
-        named.find_map(|(name, (ours, theirs))| (ours != theirs).then_some((name, ours, theirs)))
     }
 }
 

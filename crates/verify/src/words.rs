@@ -13,14 +13,3 @@ pub fn counted(count: impl Display, noun: &str) -> String {
 pub fn form<'a>(count: impl Display, one: &'a str, many: &'a str) -> &'a str {
     if count.to_string() == "1" { one } else { many }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_is_not_many() {
-        let all = [0, 1, 2].map(|count| counted(count, "span") + form(count, " fits", " fit"));
-        assert_eq!(all, ["0 spans fit", "1 span fits", "2 spans fit"]);
-    }
-}

@@ -113,7 +113,7 @@ impl World {
         let events = kept.iter().flat_map(events_of);
         let numbered = events.zip(1..).map(|(event, line)| Event { line, ..event });
         let entries = |span: &api::Span| entries.get(&span.id).cloned().unwrap_or_default();
-        let report = check(numbered.collect(), spans, entries, &policy);
+        let report = check(numbered.collect(), &spans, entries, &policy);
         for row in report.spans.iter().filter(|row| !row.findings.is_empty()) {
             self.report_violation(format!("the verifier says: {row:?}"));
         }

@@ -203,13 +203,8 @@ impl Members {
                 let moment = number.or_else(|| parse_rfc3339(&self.text("timestamp")?));
                 moment.ok_or("\"timestamp\" is neither a whole number nor RFC 3339")?
             }
-            (None, Some(at), None, None) => {
-                let length = parse_length(&at).map_err(|error| error.to_string())?;
-                times.now.saturating_add(length)
-            }
-            (None, None, Some(Ok(day)), Some(time)) => {
-                time_of_day(times.now, day, &time).map_err(|error| error.to_string())?
-            }
+            (None, Some(at), None, None) => times.now.saturating_add(parse_length(&at)?),
+            (None, None, Some(Ok(day)), Some(time)) => time_of_day(times.now, day, &time)?,
             _ => {
                 let what = "an event has either \"timestamp\", or \"at\", or \"day\" and \"time\"";
                 return Err(what.to_owned());

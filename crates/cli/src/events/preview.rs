@@ -110,8 +110,7 @@ fn usages_of(span: Span, until: Timestamp, terms: &Terms) -> Vec<Usage> {
 /// The span that the receiver would keep.
 fn span_of(used: &Used) -> Result<Span, String> {
     let measure = |it: &sampler_verify::quantity::Measure| {
-        let quantity = serde_json::to_value(&it.quantity).map_err(|error| error.to_string())?;
-        let quantity = Quantity::new(quantity).map_err(|error| error.to_string())?;
+        let quantity = Quantity::new(it.quantity.clone()).map_err(|error| error.to_string())?;
         Measure::new(&*it.measure, quantity).map_err(|error| error.to_string())
     };
     let measured: Result<Vec<Measure>, String> = used.measures.iter().map(measure).collect();

@@ -75,9 +75,9 @@ fn a_file_of_another_kind_is_known() {
     );
     for (name, text, part) in [
         ("a.ndjson", "\u{0}\u{1}\u{2}", "it is not text"),
-        ("b.csv", semicolons, "separated by semicolons"),
-        ("c.csv", tabs, "separated by tabs"),
-        ("d.csv", "PK\u{3}\u{4}", "spreadsheet"),
+        ("b.csv", semicolons, "commas separate columns"),
+        ("c.csv", tabs, "commas separate columns"),
+        ("d.csv", "PK\u{3}\u{4}", "save the sheet as CSV"),
         ("e.json", "[]", "--format ndjson or csv"),
     ] {
         let (_folder, path) = file(name, text);

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end with a panic")]
 
+mod events;
 mod examples;
 mod faults;
 mod fits;

@@ -1,9 +1,11 @@
 //! Which span is which usage.
 
+use sampler_verify::Used;
 use sampler_verify::api::Span;
-use sampler_verify::{Matcher, Used};
+use sampler_verify::matching::{left, pairs};
+use sampler_verify::moment::HOUR;
 
-use crate::truth::{HOUR, NOW, bill, used};
+use crate::truth::{NOW, bill, used};
 
 fn usage(start: i64, end: i64, id: &str) -> Used {
     Used {
@@ -25,43 +27,46 @@ fn spans_of_one_start_are_told_apart_by_id_and_end() {
         usage(0, 9, ""),
         usage(5, 9, "a"),
     ];
-    let mut matcher = Matcher::new(all.to_vec());
-    for place in [3, 1, 4, 0, 2] {
-        assert_eq!(matcher.take(&span(&all[place])), Some(place));
-    }
-    assert!(matcher.left().is_empty());
-    assert_eq!(matcher.take(&span(&all[0])), None);
+    let order = [3, 1, 4, 0, 2];
+    let spans = order.map(|place| span(&all[place]));
+    assert_eq!(pairs(&all, &spans), order.map(Some));
+    assert_eq!(left(&all, &order.map(Some)).count(), 0);
 }
+
+/// How a span differs from its usage, and whether it is found all the same.
+type Change = (fn(&mut Span), bool);
 
 #[test]
 fn a_span_that_differs_is_found_by_what_is_alike() {
-    let wanted = usage(0, 5, "a");
-    let changes: [fn(&mut Span); 4] = [
-        |span| span.target.plan_id = "xl".into(),
-        |span| span.start += 1,
-        |span| span.start_event_id = Some("b".to_owned()),
-        |span| {
-            span.target.space_id = "x".into();
-            span.start_event_id = None;
-        },
+    let changes: [Change; 5] = [
+        (|span| span.target.plan_id = "xl".into(), true),
+        (|span| span.start += 1, true),
+        (|span| span.start_event_id = Some("b".to_owned()), true),
+        (
+            |span| {
+                span.target.space_id = "x".into();
+                span.start_event_id = None;
+            },
+            true,
+        ),
+        (
+            |span| span.target.resource_instance_id = "other".into(),
+            false,
+        ),
     ];
-    for change in changes {
-        let mut matcher = Matcher::new(vec![usage(7, 9, "z"), wanted.clone()]);
-        let mut other = span(&wanted);
+    let all = [usage(7, 9, "z"), usage(0, 5, "a")];
+    for (change, is_found) in changes {
+        let mut other = span(&all[1]);
         change(&mut other);
-        assert_eq!(matcher.take(&other), None);
-        assert_eq!(matcher.take_similar(&other), Some(1), "{other:?}");
-        assert_eq!(matcher.left(), [0]);
+        assert_eq!(
+            pairs(&all, &[other.clone()]),
+            [is_found.then_some(1)],
+            "{other:?}"
+        );
     }
-}
-
-#[test]
-fn what_is_not_alike_is_not_taken() {
-    let mut matcher = Matcher::new(vec![usage(0, 5, "a")]);
-    let mut other = span(&usage(0, 5, "a"));
-    other.target.resource_instance_id = "other".into();
-    assert_eq!(matcher.take(&other), None);
-    assert_eq!(matcher.take_similar(&other), None);
-    assert_eq!(matcher.take_similar(&span(&usage(1, 6, "b"))), None);
-    assert_eq!(matcher.left(), [0]);
+    assert_eq!(pairs(&all, &[span(&usage(1, 6, "b"))]), [None]);
+    // The better one has it, whatever the order.
+    let mut other = span(&all[1]);
+    other.start_event_id = Some("b".to_owned());
+    assert_eq!(pairs(&all, &[other, span(&all[1])]), [None, Some(1)]);
 }

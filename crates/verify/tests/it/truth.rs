@@ -1,12 +1,11 @@
 //! Ledgers as they should be, cut by an implementation that knows fixed windows only.
 
-use sampler_verify::api::{Entry, Excluded, Interval, Planned, Proof, Span};
-use sampler_verify::moment::Millis;
-use sampler_verify::quantity::{Measure, Quantity};
-use sampler_verify::{Granularity, Policy, SpanCheck, Target, Used, Verdict};
+use sampler_verify::api::{Entry, Excluded, Interval, Proof, Span};
+use sampler_verify::moment::{DAY, Millis};
+use sampler_verify::quantity::Measure;
+use sampler_verify::{FindingKind, Granularity, Policy, Row, SpanCheck, Target, Used};
+use serde_json::json;
 
-pub(crate) const HOUR: Millis = 3_600_000;
-pub(crate) const DAY: Millis = 24 * HOUR;
 /// 2026-11-22T13:00:00Z.
 pub(crate) const NOW: Millis = 1_795_352_400_000;
 
@@ -26,18 +25,22 @@ pub(crate) fn policy() -> Policy {
     }
 }
 
-pub(crate) fn measures(quantity: i128) -> Vec<Measure> {
-    vec![Measure {
-        measure: "memory".to_owned(),
-        quantity: Quantity::Integer(quantity),
-    }]
+pub(crate) fn measure(name: &str, quantity: Millis) -> Measure {
+    Measure {
+        measure: name.to_owned(),
+        quantity: json!(quantity),
+    }
+}
+
+pub(crate) fn kinds(row: &Row) -> Vec<FindingKind> {
+    row.findings.iter().map(|finding| finding.kind).collect()
 }
 
 pub(crate) fn used(start: Millis, end: Option<Millis>) -> Used {
     let target = ["o", "s", "c", "postgres", "large", "db"].map(str::to_owned);
     Used {
         target: Target::from_ids(target),
-        measures: measures(512),
+        measures: vec![measure("memory", 512)],
         start,
         end,
         start_id: Some("started".to_owned()),
@@ -78,21 +81,16 @@ pub(crate) fn ledger(used: &Used, intervals: &[(Millis, Millis)]) -> Ledger {
         .map(|(number, interval)| entry(&id, number, *interval, &used.measures))
         .collect();
     let sampled_to = intervals.last().map_or(used.start, |(_, end)| *end);
+    let state = used.end.map_or("open", |_| "complete");
     let span = Span {
         id,
         target: used.target.clone(),
         measured_usage: used.measures.clone(),
         start: used.start,
         end: used.end,
-        state: if used.end.is_some() {
-            "complete"
-        } else {
-            "open"
-        }
-        .to_owned(),
+        state: state.to_owned(),
         start_event_id: used.start_id.clone(),
         sampled_to,
-        planned: None,
         excluded: Vec::new(),
         again: Vec::new(),
         proof: Proof {
@@ -122,10 +120,7 @@ fn entry(span: &str, number: u128, (start, end): (Millis, Millis), measures: &[M
 
 /// What a usage bills: the measures of its start event, and how long.
 pub(crate) fn posted(measures: &[Measure], duration: Millis) -> Vec<Measure> {
-    let duration = Measure {
-        measure: "duration".to_owned(),
-        quantity: Quantity::Integer(duration.into()),
-    };
+    let duration = measure("duration", duration);
     measures.iter().cloned().chain([duration]).collect()
 }
 
@@ -143,7 +138,6 @@ impl Ledger {
             end,
             back_to: None,
             unanswered: false,
-            error: Some("no mapping".to_owned()),
         });
         let proof = &mut self.span.proof;
         proof.billed -= end - start;
@@ -173,27 +167,15 @@ impl Ledger {
         (self.span.proof.used, self.span.proof.billed) = (length, length);
     }
 
-    pub(crate) fn check(&self, used: &Used) -> Verdict {
+    pub(crate) fn check(&self, used: &Used) -> Row {
         self.check_by(used, &policy())
     }
 
-    pub(crate) fn check_by(&self, used: &Used, policy: &Policy) -> Verdict {
+    pub(crate) fn check_by(&self, used: &Used, policy: &Policy) -> Row {
         let mut check = SpanCheck::new(&self.span, Some(used), policy);
         for entry in &self.entries {
             check.entry(entry);
         }
         check.finish()
-    }
-
-    /// Plans the usage behind the last one.
-    pub(crate) fn plan(&mut self, length: Millis) -> Entry {
-        let start = self.span.sampled_to;
-        let next = self.usage(1 << 100, (start, start + length));
-        self.span.planned = Some(Planned {
-            start,
-            end: start + length,
-            usage_id: next.id.clone(),
-        });
-        next
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use sampler_testkit::target_dir;
 use sampler_verify::Target;
 use sampler_verify::events::{self, Columns, FileTimes, Format};
@@ -37,10 +37,14 @@ impl Events {
         let format = format.with_context(|| format!("{shown} is no .ndjson, .json or .csv"))?;
         let reading = FileTimes { now, offset: 0 };
         let all = events::read(text.as_bytes(), format, &Columns::default(), reading);
-        let all = all.with_context(|| format!("in {shown}"))?;
+        let all = all
+            .map_err(Error::msg)
+            .with_context(|| format!("in {shown}"))?;
         let moments = || all.iter().map(|event| event.moment);
         let offset = match last_ago {
-            Some(ago) => now - parse_length(ago)? - moments().max().unwrap_or(now),
+            Some(ago) => {
+                now - parse_length(ago).map_err(Error::msg)? - moments().max().unwrap_or(now)
+            }
             None => 0,
         };
         let mut events = Self {
