@@ -1,42 +1,38 @@
 //! The client of the API, as `docs/api.md` describes it.
 
 mod error;
-mod reading;
-mod request;
 
 use std::time::Duration;
 
-use reqwest::header::{
-    AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, IF_MATCH, LINK, LOCATION, RETRY_AFTER,
-};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Response, StatusCode};
-use sampler_api::next_cursor_in;
-use sampler_service::oauth::http::read_body;
-use serde::Deserialize;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, IF_MATCH};
+use reqwest::{Client, Method, RequestBuilder};
+use sampler_api::{List, next_cursor_in};
+use sampler_verify::api::Span;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use url::Url;
 
-use crate::connection::{Connection, is_loopback};
+use crate::connection::{Connection, Token, http};
 use crate::failure::Failure;
 use crate::output::printable;
-use crate::token::Token;
 
-pub(crate) use error::{ApiError, words_of};
-pub(crate) use request::{Query, Repeat, Request};
+use error::Repeat;
+pub(crate) use error::{ApiError, in_one_line, words_of};
 
-/// How often a request is sent that is answered "later".
-const ATTEMPTS: u32 = 10;
-/// How often a request is sent that gets no answer.
-const ATTEMPTS_UNANSWERED: u32 = 5;
+pub(crate) const JSON: &str = "application/json";
 /// The first pause before another attempt, doubled each time.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
 /// The longest pause that the server does not ask for, and the longest that it can ask for.
 const PAUSE_MAX: Duration = Duration::from_mins(1);
-pub(crate) const PAUSE_ASKED_MAX: Duration = Duration::from_mins(5);
+const PAUSE_ASKED_MAX: Duration = Duration::from_mins(5);
 /// How long one answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_mins(1);
-/// The longest answer, in bytes.
-const ANSWER_LEN_MAX: usize = 64 << 20;
+/// How many spans are asked for at once. One can hold some hundred KB.
+const SPANS_PER_PAGE: usize = 100;
+/// How many usages, or other small things, are asked for at once.
+const PAGE_MAX: usize = 1_000;
+
+pub(crate) type Query = Vec<(&'static str, String)>;
 
 #[derive(Debug)]
 pub(crate) struct Api {
@@ -48,46 +44,35 @@ pub(crate) struct Api {
 /// An answer that says yes.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) body: Vec<u8>,
-    pub(crate) etag: Option<String>,
-    /// The address of what was made.
-    pub(crate) location: Option<String>,
-    /// It was done before, and nothing was done this time.
-    pub(crate) is_replayed: bool,
-    cursor: Option<String>,
+    path: String,
+    headers: HeaderMap,
+    body: Vec<u8>,
 }
 
 impl Answer {
-    pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, path: &[&str]) -> Result<T, ApiError> {
-        serde_json::from_slice(&self.body).map_err(|error| ApiError::Unreadable {
-            path: path_of(path),
-            reason: error.to_string(),
-        })
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        let path = &self.path;
+        serde_json::from_slice(&self.body)
+            .map_err(|error| ApiError::new(format!("the answer to {path} cannot be read: {error}")))
     }
-}
 
-enum Attempt {
-    Answered(Response),
-    /// Not now; with the pause that the server asks for, and how often to try.
-    Later(ApiError, Option<Duration>, u32),
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The cursor of the next page. Only the cursor is taken from a link: its host may be the name of
+    /// the server behind a proxy, and a token is sent to no other address than the user's.
+    fn cursor(&self) -> Option<String> {
+        let links = self.headers.get_all("link").iter();
+        let mut links = links.filter_map(|value| value.to_str().ok());
+        links.find_map(next_cursor_in)
+    }
 }
 
 impl Api {
     pub(crate) fn new(connection: &Connection) -> Result<Self, Failure> {
         let (base, token) = connection.resolve()?;
-        let mut builder = Client::builder()
-            .user_agent(concat!("sampler-cli/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(Duration::from_secs(10))
-            .timeout(ANSWER_LIMIT)
-            // A redirect could lead the token elsewhere.
-            .redirect(Policy::none());
-        if is_loopback(&base) {
-            // A proxy would ask its own machine.
-            builder = builder.no_proxy();
-        }
-        let http = builder
-            .build()
-            .map_err(|error| ApiError::Client(describe(&error)))?;
+        let http = http(ANSWER_LIMIT)?;
         Ok(Self { http, base, token })
     }
 
@@ -96,73 +81,149 @@ impl Api {
         &self.base
     }
 
-    /// Sends a request, and repeats it if the API is busy or does not answer. Any answer but
-    /// success is an error.
-    pub(crate) async fn call(&self, request: &Request<'_>) -> Result<Answer, ApiError> {
-        let (mut pause, mut attempt) = (PAUSE_FIRST, 1);
-        let mut may_renew_token = true;
-        let response = loop {
-            match self.send(request).await? {
-                Attempt::Answered(response) => {
-                    let is_refused = response.status() == StatusCode::UNAUTHORIZED;
-                    if !(is_refused && may_renew_token && self.token.may_be_renewed()) {
-                        break response;
-                    }
-                    may_renew_token = false;
-                }
-                Attempt::Later(error, _, attempts) if attempt >= attempts => return Err(error),
-                Attempt::Later(_, asked, _) => {
-                    tokio::time::sleep(pause_until(pause, asked)).await;
-                    (pause, attempt) = (pause * 2, attempt + 1);
-                }
-            }
-        };
-        if !response.status().is_success() {
-            return Err(self.refusal(response, request.path).await);
-        }
-        let headers = response.headers();
-        let mut answer = Answer {
-            body: Vec::new(),
-            etag: header(headers, ETAG.as_str()),
-            location: header(headers, LOCATION.as_str()),
-            is_replayed: header(headers, "idempotent-replayed").as_deref() == Some("true"),
-            cursor: next_cursor(headers),
-        };
-        answer.body = self.body(response, request.path).await?;
-        Ok(answer)
+    pub(crate) async fn get(&self, path: &[&str], query: &Query) -> Result<Answer, ApiError> {
+        let request = self.http.get(self.address(path, query));
+        self.call(path, request, Repeat::Idempotent).await
     }
 
-    async fn send(&self, request: &Request<'_>) -> Result<Attempt, ApiError> {
-        let address = self.address(request.path, &request.query);
-        let mut sent = self.http.request(request.method.clone(), address);
-        let token = self.token.header().await;
-        if let Some(token) = token.map_err(|failure| ApiError::Token(failure.to_string()))? {
-            sent = sent.header(AUTHORIZATION, token);
+    /// Posts a body whose repeats change nothing.
+    pub(crate) async fn post(
+        &self,
+        path: &[&str],
+        media_type: &str,
+        body: String,
+    ) -> Result<Answer, ApiError> {
+        let request = self.http.post(self.address(path, &Query::new()));
+        let request = request.header(CONTENT_TYPE, media_type).body(body);
+        self.call(path, request, Repeat::Idempotent).await
+    }
+
+    /// Does something that must not be done twice; with an `ETag`, only while the thing is as it was read.
+    pub(crate) async fn act(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: &impl Serialize,
+        etag: Option<&str>,
+    ) -> Result<Answer, ApiError> {
+        let address = self.address(path, &Query::new());
+        let mut request = self.http.request(method, address).json(body);
+        if let Some(etag) = etag {
+            request = request.header(IF_MATCH, etag);
         }
-        if let Some((media_type, body)) = &request.body {
-            sent = sent.header(CONTENT_TYPE, *media_type).body(body.clone());
+        self.call(path, request, Repeat::All).await
+    }
+
+    /// One span, if it is still there.
+    pub(crate) async fn span(&self, id: &str) -> Result<Option<Span>, ApiError> {
+        match self.get(&["v1", "spans", id], &Query::new()).await {
+            Err(error) if error.status() == Some(404) => Ok(None),
+            answer => answer?.read().map(Some),
         }
-        if let Some(etag) = &request.if_match {
-            sent = sent.header(IF_MATCH, etag);
-        }
-        let response = match sent.send().await {
-            Ok(response) => response,
-            Err(error) => {
-                // Where no connection was made, nothing was done.
-                let may_repeat = request.repeat == Repeat::Always || error.is_connect();
-                let attempts = if may_repeat { ATTEMPTS_UNANSWERED } else { 1 };
-                return Ok(Attempt::Later(self.unreachable(&error), None, attempts));
-            }
+    }
+
+    /// The first `most` items of a list, and whether there are more.
+    pub(crate) async fn items<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &Query,
+        most: usize,
+    ) -> Result<(Vec<T>, bool), ApiError> {
+        let mut items = Vec::new();
+        let take = |page: Vec<T>| items.extend(page);
+        let is_more = self.pages(path, query, most, take).await?;
+        Ok((items, is_more))
+    }
+
+    /// Hands over a whole list, page by page.
+    pub(crate) async fn each_page<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: Query,
+        take: impl FnMut(Vec<T>),
+    ) -> Result<(), ApiError> {
+        self.pages(path, &query, usize::MAX, take).await?;
+        Ok(())
+    }
+
+    /// Hands over the first `most` items of a list. Returns whether there are more.
+    async fn pages<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &Query,
+        most: usize,
+        mut take: impl FnMut(Vec<T>),
+    ) -> Result<bool, ApiError> {
+        let page = match path {
+            ["v1", "spans"] => SPANS_PER_PAGE,
+            _ => PAGE_MAX,
         };
-        if !request.repeat.may_be_later(response.status()) {
-            return Ok(Attempt::Answered(response));
+        let (mut left, mut cursor) = (most, None::<String>);
+        loop {
+            let mut query = query.clone();
+            query.push(("limit", page.min(left).to_string()));
+            query.extend(cursor.clone().map(|cursor| ("cursor", cursor)));
+            let answer = self.get(path, &query).await?;
+            let List { mut items } = answer.read()?;
+            let is_cut = items.len() > left;
+            items.truncate(left);
+            left -= items.len();
+            take(items);
+            let next = answer.cursor();
+            if left == 0 || next.is_none() {
+                return Ok(next.is_some() || is_cut);
+            }
+            if next == cursor {
+                let what = "a list of the API does not end: a page leads to no other";
+                return Err(ApiError::new(what));
+            }
+            cursor = next;
         }
-        let asked = retry_after(response.headers());
-        let error = self.refusal(response, request.path).await;
-        if request.repeat == Repeat::WhenTurnedAway && !error.is_turned_away() {
-            return Err(error);
+    }
+
+    /// Sends a request, and repeats it where that is as safe as it must be. Any answer but success is an error.
+    async fn call(
+        &self,
+        path: &[&str],
+        request: RequestBuilder,
+        least: Repeat,
+    ) -> Result<Answer, ApiError> {
+        let (mut attempt, mut pause) = (1, PAUSE_FIRST);
+        loop {
+            let again = request.try_clone().expect("its body is in memory");
+            let error = match self.send(path, again).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let is_refused = error.status() == Some(401) && attempt == 1;
+            if error.repeat >= least && attempt < error.attempts() {
+                tokio::time::sleep(pause_until(pause, error.retry_after)).await;
+            } else if !is_refused || !self.token.is_renewed().await {
+                return Err(error);
+            }
+            (attempt, pause) = (attempt + 1, pause * 2);
         }
-        Ok(Attempt::Later(error, asked, ATTEMPTS))
+    }
+
+    async fn send(&self, path: &[&str], request: RequestBuilder) -> Result<Answer, ApiError> {
+        let token = self.token.header().await;
+        let request = match token.map_err(|error| ApiError::new(error.to_string()))? {
+            Some(token) => request.header(AUTHORIZATION, token),
+            None => request,
+        };
+        let unreachable = |error| ApiError::unreachable(&self.base, &error);
+        let response = request.send().await.map_err(unreachable)?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = response.bytes().await.map_err(unreachable)?.to_vec();
+        let path = format!("/{}", printable(&path.join("/")));
+        if !status.is_success() {
+            return Err(ApiError::of_answer(&path, status, &headers, &body));
+        }
+        Ok(Answer {
+            path,
+            headers,
+            body,
+        })
     }
 
     fn address(&self, path: &[&str], query: &Query) -> Url {
@@ -176,69 +237,11 @@ impl Api {
         }
         url
     }
-
-    async fn body(&self, response: Response, path: &[&str]) -> Result<Vec<u8>, ApiError> {
-        let body = read_body(response, ANSWER_LEN_MAX).await;
-        let body = body.map_err(|error| self.unreachable(&error))?;
-        body.ok_or_else(|| ApiError::Unreadable {
-            path: path_of(path),
-            reason: "it is too long".to_owned(),
-        })
-    }
-
-    /// The error of a refused request, with its problem document if it has one.
-    async fn refusal(&self, response: Response, path: &[&str]) -> ApiError {
-        let status = response.status();
-        let body = self.body(response, path).await.unwrap_or_default();
-        ApiError::Status {
-            path: path_of(path),
-            status,
-            problem: serde_json::from_slice(&body).ok(),
-        }
-    }
-
-    fn unreachable(&self, error: &reqwest::Error) -> ApiError {
-        ApiError::Unreachable {
-            url: self.base.to_string(),
-            reason: describe(error),
-        }
-    }
 }
 
-fn header(headers: &HeaderMap, name: &str) -> Option<String> {
-    Some(headers.get(name)?.to_str().ok()?.to_owned())
-}
-
-fn pause_until(own: Duration, asked: Option<Duration>) -> Duration {
+/// The pause before the next attempt: the own one, or the one that the server asks for.
+pub(crate) fn pause_until(own: Duration, asked: Option<Duration>) -> Duration {
     asked.map_or(own.min(PAUSE_MAX), |asked| asked.min(PAUSE_ASKED_MAX))
-}
-
-fn path_of(segments: &[&str]) -> String {
-    format!("/{}", printable(&segments.join("/")))
-}
-
-/// The cursor of the next page. Only the cursor is taken from a link: its host may be the name of
-/// the server behind a proxy, and a token is sent to no other address than the user's.
-fn next_cursor(headers: &HeaderMap) -> Option<String> {
-    let links = headers.get_all(LINK).iter();
-    links
-        .filter_map(|value| value.to_str().ok())
-        .find_map(next_cursor_in)
-}
-
-/// A wait in seconds. A date is not read: clocks differ.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?;
-    seconds.trim().parse().ok().map(Duration::from_secs)
-}
-
-/// The innermost cause of an error.
-fn describe(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]

@@ -4,36 +4,36 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Args;
-use sampler_api::{Problem, Span, Target};
+use sampler_api::{Problem, Target};
 use sampler_verify::moment::{InWords, Millis};
 use sampler_verify::quantity;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
+use uuid::Uuid;
 
-use crate::api::{Answer, Api, ApiError, Request};
+use crate::api::{Api, ApiError, JSON};
 use crate::clock;
-use crate::events::id_of_text;
 use crate::failure::Failure;
-use crate::listing::Common;
 use crate::moment::time;
-use crate::output::{note, print, printable};
+use crate::output::note;
 use crate::resolve;
-use crate::show::{print_json, target};
+use crate::show::{show, target};
+
+/// Ids that follow from what events say are named in here.
+const NAMESPACE: Uuid = Uuid::from_u128(0x9c3e_61f0_7d0b_4c55_8f0a_2f6b_1d94_e7a3);
 
 /// Starts the usage of an instance
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
 Examples:
   sampler start orders-db --organization-id acme --space-id prod --consumer-id shop \\
     --resource-id postgres --plan-id large --measure memory=512 --measure storage=20
-  sampler start orders-db ... --at 2026-11-20T15:10:11Z
-
-Exit codes: 0 the event is kept, 1 it is refused, 2 the command line is wrong, 3 the API gives no answer.")]
+  sampler start orders-db ... --at 2026-11-20T15:10:11Z")]
 pub(crate) struct StartArguments {
     /// The instance that starts
     #[arg(value_name = "INSTANCE")]
-    instance: String,
+    resource_instance_id: String,
     /// Of this organization
     #[arg(long, value_name = "ID", help_heading = "Target")]
     organization_id: String,
@@ -51,8 +51,10 @@ pub(crate) struct StartArguments {
     plan_id: String,
     /// A measure with its quantity, a number; for each measure once
     #[arg(long = "measure", value_name = "NAME=NUMBER", value_parser = measure)]
+    #[serde(skip)]
     measures: Vec<Measured>,
     #[command(flatten)]
+    #[serde(skip)]
     event: EventArguments,
 }
 
@@ -61,10 +63,7 @@ pub(crate) struct StartArguments {
 #[command(after_help = "\
 Examples:
   sampler stop orders-db
-  sampler stop 6b0067e75a449b4a91561b99 --at -10m
-
-Exit codes: 0 the event is kept, 1 it is refused, 2 the command line is wrong, or there are several open
-spans of the instance, 3 the API gives no answer.")]
+  sampler stop 6b0067e75a449b4a91561b99 --at -10m")]
 pub(crate) struct StopArguments {
     /// The span, or the instance, if that has one open span
     #[arg(value_name = "SPAN|INSTANCE")]
@@ -81,10 +80,7 @@ Without --measure, the quantities stay as they are.
 
 Examples:
   sampler update orders-db --plan-id larger
-  sampler update orders-db --measure memory=1024 --measure storage=20 --at yesterday
-
-Exit codes: 0 the event is kept, 1 it is refused, 2 the command line is wrong, or there are several open
-spans of the instance, 3 the API gives no answer.")]
+  sampler update orders-db --measure memory=1024 --measure storage=20 --at yesterday")]
 pub(crate) struct UpdateArguments {
     /// The span, or the instance, if that has one open span
     #[arg(value_name = "SPAN|INSTANCE")]
@@ -108,8 +104,23 @@ struct EventArguments {
     /// Tells a repeat from a new event [default: follows from what the event says]
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    #[command(flatten)]
-    common: Common,
+}
+
+/// An event as the receiver takes it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Event {
+    /// Empty where the address says it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(crate) r#type: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) id: String,
+    pub(crate) timestamp: Millis,
+    #[serde(flatten)]
+    pub(crate) target: Target,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) measured_usage: Option<Vec<Measured>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) previous: Option<BTreeMap<&'static str, String>>,
 }
 
 /// A measure, with its quantity as it was written: none of its digits is lost.
@@ -119,29 +130,51 @@ pub(crate) struct Measured {
     quantity: Box<RawValue>,
 }
 
+/// What a span that runs is, with its quantities as they are written.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct SpanSeen {
+    pub(crate) id: String,
+    pub(crate) target: Target,
+    pub(crate) measured_usage: Vec<Measured>,
+    pub(crate) start: Millis,
+    pub(crate) end: Option<Millis>,
+}
+
+impl Event {
+    pub(crate) fn new(r#type: &'static str, target: Target, timestamp: Millis) -> Self {
+        Self {
+            r#type,
+            id: String::new(),
+            timestamp,
+            target,
+            measured_usage: None,
+            previous: None,
+        }
+    }
+
+    /// The id follows from all else that the event says: the same again is a repeat.
+    pub(crate) fn with_id(self) -> Self {
+        let id = id_of_text(&self.body());
+        Self { id, ..self }
+    }
+
+    pub(crate) fn body(&self) -> String {
+        serde_json::to_string(self).expect("texts, numbers and lists of these")
+    }
+}
+
+/// The id of an event that has none but its text.
+pub(crate) fn id_of_text(text: &str) -> String {
+    format!("sampler-{}", Uuid::new_v5(&NAMESPACE, text.as_bytes()))
+}
+
 /// Whether two lists of measures say the same, whatever their order and however their numbers are written.
 pub(crate) fn are_equal(one: &[Measured], other: &[Measured]) -> bool {
     let read = |measures: &[Measured]| -> Option<Vec<quantity::Measure>> {
-        let text = serde_json::to_string(measures).ok()?;
-        serde_json::from_str(&text).ok()
+        serde_json::from_str(&serde_json::to_string(measures).ok()?).ok()
     };
-    let (Some(one), Some(other)) = (read(one), read(other)) else {
-        return false;
-    };
-    quantity::difference(&one, &other).is_none()
-}
-
-#[derive(Debug, Serialize)]
-struct Body {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    id: String,
-    timestamp: Millis,
-    #[serde(flatten)]
-    target: Target,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    measured_usage: Option<Vec<Measured>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    previous: Option<BTreeMap<&'static str, String>>,
+    let both = read(one).zip(read(other));
+    both.is_some_and(|(one, other)| quantity::difference(&one, &other).is_none())
 }
 
 fn measure(text: &str) -> Result<Measured, String> {
@@ -154,127 +187,88 @@ fn measure(text: &str) -> Result<Measured, String> {
     found.ok_or_else(|| "write it as memory=512".to_owned())
 }
 
-pub(crate) async fn start(arguments: StartArguments) -> Result<ExitCode, Failure> {
-    let api = Api::new(&arguments.event.common.connection)?;
-    let target = Target {
-        organization_id: arguments.organization_id,
-        space_id: arguments.space_id,
-        consumer_id: arguments.consumer_id,
-        resource_id: arguments.resource_id,
-        plan_id: arguments.plan_id,
-        resource_instance_id: arguments.instance,
-    };
-    let measures = Some(arguments.measures);
-    arguments
-        .event
-        .send(&api, "start", target, measures, None)
-        .await
+pub(crate) async fn start(arguments: StartArguments, api: &Api) -> Result<ExitCode, Failure> {
+    let target = serde_json::from_value(json!(arguments));
+    let target: Target = target.expect("the members of a target");
+    let mut event = arguments.event.of("start", target);
+    event.measured_usage = Some(arguments.measures);
+    arguments.event.send(api, event).await
 }
 
-pub(crate) async fn stop(arguments: StopArguments) -> Result<ExitCode, Failure> {
-    let api = Api::new(&arguments.event.common.connection)?;
-    let Span { target, .. } = resolve::open_span(&api, &arguments.span).await?;
-    arguments.event.send(&api, "stop", target, None, None).await
+pub(crate) async fn stop(arguments: StopArguments, api: &Api) -> Result<ExitCode, Failure> {
+    let span = resolve::open_span(api, &arguments.span).await?;
+    let event = arguments.event.of("stop", span.target);
+    arguments.event.send(api, event).await
 }
 
-pub(crate) async fn update(arguments: UpdateArguments) -> Result<ExitCode, Failure> {
-    let api = Api::new(&arguments.event.common.connection)?;
-    let span = resolve::open_span(&api, &arguments.span).await?;
-    let mut target = span.target;
+pub(crate) async fn update(arguments: UpdateArguments, api: &Api) -> Result<ExitCode, Failure> {
+    let SpanSeen {
+        mut target,
+        mut measured_usage,
+        ..
+    } = resolve::open_span(api, &arguments.span).await?;
     let mut previous = None;
     if let Some(plan) = arguments.plan_id.filter(|plan| *plan != target.plan_id) {
         let before = std::mem::replace(&mut target.plan_id, plan);
         previous = Some(BTreeMap::from([("plan_id", before)]));
     }
-    let mut measures = arguments.measures;
-    if measures.is_empty() {
-        measures = kept(&span.measured_usage)?;
+    if !arguments.measures.is_empty() {
+        measured_usage = arguments.measures;
     }
-    let event = &arguments.event;
-    event
-        .send(&api, "update", target, Some(measures), previous)
-        .await
-}
-
-fn kept(measures: &[sampler_api::Measure]) -> Result<Vec<Measured>, Failure> {
-    let kept: Result<_, serde_json::Error> = measures
-        .iter()
-        .map(|it| {
-            let quantity = to_raw_value(&it.quantity)?;
-            let measure = it.measure.clone();
-            Ok(Measured { measure, quantity })
-        })
-        .collect();
-    kept.map_err(|error| Failure::Input(error.to_string()))
+    let event = Event {
+        measured_usage: Some(measured_usage),
+        previous,
+        ..arguments.event.of("update", target)
+    };
+    arguments.event.send(api, event).await
 }
 
 impl EventArguments {
-    async fn send(
-        &self,
-        api: &Api,
-        kind: &str,
-        subject: Target,
-        measured_usage: Option<Vec<Measured>>,
-        previous: Option<BTreeMap<&'static str, String>>,
-    ) -> Result<ExitCode, Failure> {
-        let timestamp = self.at.unwrap_or_else(clock::now);
-        let mut body = Body {
-            id: String::new(),
-            timestamp,
-            target: subject,
-            measured_usage,
-            previous,
-        };
-        let id = self.id.clone();
-        body.id = id.unwrap_or_else(|| id_of_text(&format!("{kind} {}", text_of(&body))));
-        let path = ["v1", "events", kind];
-        match api.call(&Request::post(&path).json(&body)).await {
-            Ok(answer) => self.tell(kind, &body, &answer),
-            Err(error) => Err(unkept(error, &body)),
-        }
+    fn of(&self, kind: &'static str, target: Target) -> Event {
+        Event::new(kind, target, self.at.unwrap_or_else(clock::now))
     }
 
-    fn tell(&self, kind: &str, body: &Body, answer: &Answer) -> Result<ExitCode, Failure> {
-        let span = answer
-            .location
-            .as_deref()
-            .and_then(|it| it.rsplit('/').next());
-        if self.common.json {
-            print_json(&json!({
-                "id": body.id, "timestamp": body.timestamp, "span": span, "replayed": answer.is_replayed,
-            }))?;
-            return Ok(ExitCode::SUCCESS);
+    async fn send(&self, api: &Api, event: Event) -> Result<ExitCode, Failure> {
+        let kind = event.r#type;
+        let mut event = event.with_id();
+        event.r#type = "";
+        if let Some(id) = &self.id {
+            event.id.clone_from(id);
         }
-        let (subject, at) = (target(&body.target), InWords(body.timestamp));
-        let how = if answer.is_replayed {
-            "was kept before"
-        } else {
-            "is kept"
-        };
-        let span = span.map_or_else(String::new, |id| {
-            format!(" It is the span {}.", printable(id))
+        let answer = api.post(&["v1", "events", kind], JSON, event.body()).await;
+        let answer = answer.map_err(|error| unkept(error, &event))?;
+        let location = answer.header("location");
+        let span = location.and_then(|it| it.rsplit('/').next());
+        let is_replayed = answer.header("idempotent-replayed") == Some("true");
+        let document = json!({
+            "id": event.id, "timestamp": event.timestamp, "span": span, "replayed": is_replayed,
         });
-        print(&format!("The {kind} of {subject} at {at} {how}.{span}\n"))?;
+        show(&document, || {
+            let (subject, at) = (target(&event.target), InWords(event.timestamp));
+            let how = if is_replayed {
+                "was kept before"
+            } else {
+                "is kept"
+            };
+            let span = span.map(|id| format!(" The span is {id}."));
+            let span = span.unwrap_or_default();
+            format!("The {kind} of {subject} at {at} {how}.{span}\n")
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// The failure of an event that may be kept all the same, unless the receiver refuses it for good.
-fn unkept(error: ApiError, body: &Body) -> Failure {
+fn unkept(error: ApiError, event: &Event) -> Failure {
     let is_half_kept = error.problem().is_some_and(Problem::has_stopped);
     if matches!(error.status(), Some(409 | 422)) && !is_half_kept {
         return Failure::Refused(error);
     }
-    let may_be_kept = is_half_kept || !error.is_of_input();
-    if may_be_kept {
-        let (id, at) = (printable(&body.id), body.timestamp);
+    if is_half_kept || !error.is_of_input() {
+        let (id, at) = (&event.id, event.timestamp);
         note(&format!(
             "to send the same event again: the same command with --id {id} --at {at}"
         ));
     }
     error.into()
-}
-
-fn text_of(body: &Body) -> String {
-    serde_json::to_string(body).expect("texts and numbers")
 }

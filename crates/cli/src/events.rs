@@ -1,32 +1,28 @@
 //! `events`: sends a file of events, or shows what the upstream would get.
 
 mod input;
-mod outcome;
 mod preview;
-mod report;
 mod send;
 
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Args, Subcommand};
 use indicatif::HumanCount;
 use sampler_verify::words::{counted, form};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::ctrl_c;
 
 use crate::api::Api;
 use crate::failure::Failure;
-use crate::file::{EventFile, FileArguments};
-use crate::listing::Common;
-use crate::output::{print, tell_interruption};
-use crate::show::print_json;
-pub(crate) use input::{FileEvent, id_of_text};
-pub(crate) use report::in_one_line;
+use crate::file::FileArguments;
+use crate::output::{tell, wants_json};
+use crate::show::show;
+pub(crate) use input::FileEvent;
 pub(crate) use send::Sender;
 
-/// The exit code of a program that a signal ends begins here.
-const EXIT_SIGNAL: u8 = 128;
+/// What shells expect of a program that Ctrl-C has ended.
+const EXIT_INTERRUPTED: u8 = 130;
 
 /// Sends events, or shows what the upstream would get
 #[derive(Debug, Args)]
@@ -55,75 +51,47 @@ follow from what they say.
 Examples:
   sampler events send events.ndjson
   sampler events send spans.csv --measures memory,storage --ignore note
-  jq -c .usage[] dump.json | sampler events send - --format ndjson
-
-Exit codes: 0 all events are kept, 1 some were refused, 2 the command line or the file is wrong and nothing
-was sent, 3 the API gives no answer, 4 the file or the output failed midway, 130 it was interrupted (Ctrl-C).")]
+  jq -c .usage[] dump.json | sampler events send - --format ndjson")]
 struct SendArguments {
     #[command(flatten)]
     file: FileArguments,
     /// How many events are sent at once
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=1000))]
     batch: u16,
-    #[command(flatten)]
-    common: Common,
 }
 
-pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    match arguments.command {
-        EventsCommand::Send(arguments) => run_send(arguments).await,
-        EventsCommand::Preview(arguments) => preview::run(arguments),
-    }
-}
-
-async fn run_send(arguments: SendArguments) -> Result<ExitCode, Failure> {
-    let api = Api::new(&arguments.common.connection)?;
-    let name = arguments.file.file.display().to_string();
-    let file = arguments.file.open()?;
-    let total = input::check(&file)?;
-    let mut sender = Sender::new(&api, usize::from(arguments.batch), total);
-    let done = sender.done();
-    let sent = tokio::select! {
-        sent = send(&mut sender, &file) => sent,
-        code = interrupted(&name, &done) => return code,
+pub(crate) async fn run(
+    arguments: Arguments,
+    api: impl FnOnce() -> Result<Api, Failure>,
+) -> Result<ExitCode, Failure> {
+    let arguments = match arguments.command {
+        EventsCommand::Send(arguments) => arguments,
+        EventsCommand::Preview(arguments) => return preview::run(arguments),
     };
-    let report = sender.finish();
-    sent?;
-    if arguments.common.json {
-        print_json(&report.document())?;
-    } else {
-        print(&report.words())?;
+    let api = api()?;
+    let name = arguments.file.file.display().to_string();
+    let events = input::events(&arguments.file.open()?)?;
+    let mut sender = Sender::new(&api, usize::from(arguments.batch), events.len() as u64);
+    tokio::select! {
+        sent = sender.send_events(events) => sent?,
+        _ = ctrl_c() => return Ok(tell_interrupted(&name, sender.done())),
     }
+    let report = sender.finish();
+    show(&report, || report.words())?;
     Ok(ExitCode::from(u8::from(!report.is_good())))
 }
 
-async fn send(sender: &mut Sender<'_>, file: &EventFile) -> Result<(), Failure> {
-    for event in input::events(file)? {
-        // It was right when it was checked.
-        let event =
-            event.map_err(|what| Failure::Interrupted(format!("the file has changed: {what}")))?;
-        sender.add(event).await?;
-    }
-    sender.flush().await
-}
-
-/// Ends when the user or the system ends the command, which may happen at any time without harm. Says how to
-/// continue.
-async fn interrupted(name: &str, done: &AtomicU64) -> Result<ExitCode, Failure> {
-    let listen = |kind| signal(kind).map_err(|error| Failure::Input(error.to_string()));
-    let mut interrupts = listen(SignalKind::interrupt())?;
-    let mut terminations = listen(SignalKind::terminate())?;
-    let kind = tokio::select! {
-        _ = interrupts.recv() => SignalKind::interrupt(),
-        _ = terminations.recv() => SignalKind::terminate(),
-    };
-    let code = u8::try_from(kind.as_raw_value()).map_or(EXIT_SIGNAL, |number| EXIT_SIGNAL + number);
-    let events = done.load(Ordering::SeqCst);
+/// Says how to continue after Ctrl-C, which may come at any time without harm.
+fn tell_interrupted(name: &str, done: u64) -> ExitCode {
+    let (events, are) = (counted(HumanCount(done), "event"), form(done, "is", "are"));
     let message = format!(
-        "interrupted: {} of {name} {} done; the same command continues: what is kept is recognised",
-        counted(HumanCount(events), "event"),
-        form(events, "is", "are"),
+        "interrupted: {events} of {name} {are} done; the same command continues: what is kept is recognised"
     );
-    tell_interruption(&message, &json!({ "message": message, "exit_code": code }));
-    Ok(ExitCode::from(code))
+    if io::stderr().is_terminal() && !wants_json() {
+        // Below what a terminal shows of the progress.
+        eprintln!();
+    }
+    let document = json!({ "message": message, "exit_code": EXIT_INTERRUPTED });
+    tell("error", &message, &document);
+    ExitCode::from(EXIT_INTERRUPTED)
 }

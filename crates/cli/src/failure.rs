@@ -18,7 +18,7 @@ pub(crate) enum Failure {
     /// The user's input is wrong. Nothing was changed.
     #[error("{0}")]
     Input(String),
-    /// The API cannot be read.
+    /// The API refuses, or gives no answer.
     #[error("{0}")]
     Api(#[from] ApiError),
     /// An API that the feed needs gives no usable answer; in words that say which.
@@ -27,15 +27,9 @@ pub(crate) enum Failure {
     /// The API refuses what the command is there for.
     #[error("{0}")]
     Refused(ApiError),
-    /// Neither an id nor a name is known.
-    #[error("{0}")]
-    NotFound(String, ApiError),
-    /// The API refuses the rest of what the command does.
+    /// The API refuses the rest of what the command does, or gives it no final answer.
     #[error("{0}")]
     RefusedMidway(ApiError),
-    /// The API gives events no final answer; with the status and the problem of one of them.
-    #[error("{0}")]
-    Unsettled(String, Value),
     /// This machine fails: a file or the output. Part of the command may be done, or all of it.
     #[error("{0}")]
     Interrupted(String),
@@ -49,12 +43,9 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Refused(_) => EXIT_REFUSED,
-            Self::Input(_) | Self::NotFound(..) => EXIT_INPUT,
-            // A wrong parameter, an option that is missing, or the id of nothing.
+            Self::Input(_) => EXIT_INPUT,
             Self::Api(error) if error.is_of_input() => EXIT_INPUT,
-            Self::Api(_) | Self::Unanswered(_) | Self::RefusedMidway(_) | Self::Unsettled(..) => {
-                EXIT_API
-            }
+            Self::Api(_) | Self::Unanswered(_) | Self::RefusedMidway(_) => EXIT_API,
             Self::Interrupted(_) => EXIT_INTERRUPTED,
         }
     }
@@ -62,21 +53,13 @@ impl Failure {
     /// The failure for machines, with what the API answered.
     pub(crate) fn document(&self) -> Value {
         let mut document = json!({ "message": self.to_string(), "exit_code": self.exit_code() });
-        if let Self::Api(error)
-        | Self::Refused(error)
-        | Self::NotFound(_, error)
-        | Self::RefusedMidway(error) = self
-        {
+        if let Self::Api(error) | Self::Refused(error) | Self::RefusedMidway(error) = self {
             if let Some(status) = error.status() {
                 document["status"] = json!(status);
             }
             if let Some(problem) = error.problem() {
                 document["problem"] = json!(problem);
             }
-        }
-        if let Self::Unsettled(_, answer) = self {
-            document["status"] = answer["status"].clone();
-            document["problem"] = answer["problem"].clone();
         }
         document
     }

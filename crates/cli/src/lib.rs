@@ -11,6 +11,7 @@ mod failure;
 mod feed;
 mod file;
 mod listing;
+mod lists;
 mod mapping;
 mod moment;
 mod output;
@@ -19,21 +20,16 @@ mod resolve;
 mod show;
 mod snapshot;
 mod span;
-mod spans;
 mod table;
-mod token;
-mod usages;
 mod verify;
 
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::{Shell, generate};
-use tokio::runtime::Builder;
 
+use api::Api;
 use failure::Failure;
-
-const EXIT_USAGE: u8 = 2;
 
 /// Works with Sampler from a terminal.
 #[derive(Debug, Parser)]
@@ -45,25 +41,29 @@ Examples:
   sampler events send events.ndjson
   sampler verify events.ndjson
 
-`sampler COMMAND --help` has examples of each command.")]
+`sampler COMMAND --help` has examples of each command.
+
+Exit codes: 0 done, or yes, 1 no: events were refused, something differs or does not fit, 2 the command line,
+the file or a parameter is wrong, and nothing was changed, 3 the API gives no answer, or refuses the command,
+4 the file or the output failed, 130 interrupted (Ctrl-C).")]
 struct Cli {
-    // Global options: their position does not matter, and the command has their values.
+    // Global options: their position does not matter.
     #[command(flatten)]
-    _common: listing::Common,
+    common: listing::Common,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Spans(spans::Arguments),
+    Spans(lists::SpansArguments),
     Span(span::Arguments),
-    Usages(usages::Arguments),
-    Suspended(actions::SuspendedArguments),
+    Usages(lists::UsagesArguments),
+    Suspended(lists::SuspendedArguments),
     Resume(actions::ResumeArguments),
     Skip(actions::SkipArguments),
     Resend(actions::ResendArguments),
-    Audit(actions::AuditArguments),
+    Audit(lists::AuditArguments),
     Backlog(control::BacklogArguments),
     Control(Box<control::ControlArguments>),
     Start(Box<event::StartArguments>),
@@ -73,7 +73,7 @@ enum Command {
     Events(events::Arguments),
     Snapshot(snapshot::Arguments),
     Feed(Box<feed::Arguments>),
-    Verify(verify::Arguments),
+    Verify(Box<verify::Arguments>),
     Completions(CompletionsArguments),
 }
 
@@ -92,7 +92,7 @@ struct CompletionsArguments {
 fn completions(arguments: &CompletionsArguments) -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
     generate(arguments.shell, &mut command(), "sampler", &mut text);
-    output::print_as_is(&[&String::from_utf8_lossy(&text)])?;
+    output::print_as_is(&String::from_utf8_lossy(&text))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -102,14 +102,9 @@ pub fn command() -> clap::Command {
 }
 
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return end_unparsed(&error),
-    };
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let result = match runtime {
-        Ok(runtime) => runtime.block_on(run(cli.command)),
-        Err(error) => Err(Failure::Input(error.to_string())),
+    let result = match Cli::try_parse() {
+        Ok(cli) => run(cli),
+        Err(error) => Err(unparsed(&error)),
     };
     result.unwrap_or_else(|failure| {
         output::tell("error", &failure.to_string(), &failure.document());
@@ -117,40 +112,39 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Prints the help that was asked for, or what is wrong with the command line.
-fn end_unparsed(error: &clap::Error) -> ExitCode {
-    if error.use_stderr() && output::wants_json() {
-        output::tell_usage(&error.to_string(), EXIT_USAGE);
-        return ExitCode::from(EXIT_USAGE);
-    }
+/// What is wrong with the command line. The help that was asked for, and mistakes that a terminal may show as they
+/// are, are printed by clap, which ends the program.
+fn unparsed(error: &clap::Error) -> Failure {
     let text = error.to_string();
-    if error.use_stderr() && output::has_invisible(&text) {
-        output::tell_usage(&text, EXIT_USAGE);
-        return ExitCode::from(EXIT_USAGE);
+    if !error.use_stderr() || !(output::wants_json() || output::has_invisible(&text)) {
+        error.exit();
     }
-    error.exit()
+    let text = text.trim();
+    Failure::Input(text.strip_prefix("error: ").unwrap_or(text).to_owned())
 }
 
-async fn run(command: Command) -> Result<ExitCode, Failure> {
+#[tokio::main(flavor = "current_thread")]
+async fn run(Cli { common, command }: Cli) -> Result<ExitCode, Failure> {
+    let api = || Api::new(&common.connection);
     match command {
-        Command::Spans(arguments) => spans::run(arguments).await,
-        Command::Span(arguments) => span::run(arguments).await,
-        Command::Usages(arguments) => usages::run(arguments).await,
-        Command::Suspended(arguments) => actions::suspended(arguments).await,
-        Command::Resume(arguments) => actions::resume(arguments).await,
-        Command::Skip(arguments) => actions::skip(arguments).await,
-        Command::Resend(arguments) => actions::resend(arguments).await,
-        Command::Audit(arguments) => actions::audit(arguments).await,
-        Command::Backlog(arguments) => control::backlog(arguments).await,
-        Command::Control(arguments) => control::control(*arguments).await,
-        Command::Start(arguments) => event::start(*arguments).await,
-        Command::Stop(arguments) => event::stop(arguments).await,
-        Command::Update(arguments) => event::update(*arguments).await,
-        Command::Mapping(arguments) => mapping::run(arguments).await,
-        Command::Events(arguments) => events::run(arguments).await,
-        Command::Snapshot(arguments) => snapshot::run(arguments).await,
+        Command::Spans(arguments) => lists::spans(arguments, &api()?).await,
+        Command::Span(arguments) => span::run(arguments, &api()?).await,
+        Command::Usages(arguments) => lists::usages(arguments, &api()?).await,
+        Command::Suspended(arguments) => lists::suspended(arguments, &api()?).await,
+        Command::Resume(arguments) => actions::resume(arguments, &api()?).await,
+        Command::Skip(arguments) => actions::skip(arguments, &api()?).await,
+        Command::Resend(arguments) => actions::resend(arguments, &api()?).await,
+        Command::Audit(arguments) => lists::audit(arguments, &api()?).await,
+        Command::Backlog(_) => control::backlog(&api()?).await,
+        Command::Control(arguments) => control::control(*arguments, &api()?).await,
+        Command::Start(arguments) => event::start(*arguments, &api()?).await,
+        Command::Stop(arguments) => event::stop(arguments, &api()?).await,
+        Command::Update(arguments) => event::update(*arguments, &api()?).await,
+        Command::Mapping(arguments) => mapping::run(arguments, &api()?).await,
+        Command::Events(arguments) => events::run(arguments, api).await,
+        Command::Snapshot(arguments) => snapshot::run(arguments, &api()?).await,
         Command::Feed(arguments) => feed::run(*arguments).await,
-        Command::Verify(arguments) => verify::run(arguments).await,
+        Command::Verify(arguments) => verify::run(*arguments).await,
         Command::Completions(arguments) => completions(&arguments),
     }
 }

@@ -1,5 +1,6 @@
 //! The options and the output that all lists share.
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -10,8 +11,8 @@ use crate::api::{Api, Query};
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::moment::time;
-use crate::output::{print, warn};
-use crate::show::{Column, print_json, table_of};
+use crate::output::warn;
+use crate::show::show;
 
 /// The options of every command: the form of the output, and the address of the API.
 #[derive(Debug, Args)]
@@ -27,8 +28,8 @@ pub(crate) struct Common {
 #[derive(Debug, Args)]
 pub(crate) struct Length {
     /// How many at most
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    limit: u32,
+    #[arg(long, value_name = "N", default_value = "100")]
+    limit: NonZeroUsize,
     /// The whole list
     #[arg(long, conflicts_with = "limit")]
     all: bool,
@@ -101,42 +102,21 @@ pub(crate) fn add(query: &mut Query, name: &'static str, value: Option<impl ToSt
     query.extend(value.map(|value| (name, value.to_string())));
 }
 
-/// Reads a list and prints it. `nothing` is said where there is nothing, such as "No spans."
+/// Reads a list and prints it, in words as `shown` says.
 pub(crate) async fn print_list(
-    common: &Common,
+    api: &Api,
     path: &[&str],
     query: &Query,
     length: &Length,
-    columns: &[Column],
-    nothing: &str,
+    shown: impl Fn(&[Value]) -> String,
 ) -> Result<ExitCode, Failure> {
-    print_list_above(common, path, query, length, columns, nothing, |_| {
-        String::new()
-    })
-    .await
-}
-
-/// The same, and what is said of all items below the table.
-pub(crate) async fn print_list_above(
-    common: &Common,
-    path: &[&str],
-    query: &Query,
-    length: &Length,
-    columns: &[Column],
-    nothing: &str,
-    below: impl Fn(&[Value]) -> String,
-) -> Result<ExitCode, Failure> {
-    let api = Api::new(&common.connection)?;
-    let mut most = usize::MAX;
-    if !length.all {
-        most = usize::try_from(length.limit).unwrap_or(most);
-    }
-    let (items, is_more) = api.items(path, query, most).await?;
-    if common.json {
-        print_json(&json!({ "items": items }))?;
+    let most = if length.all {
+        usize::MAX
     } else {
-        print(&(table_of(&items, columns, nothing) + &below(&items)))?;
-    }
+        length.limit.get()
+    };
+    let (items, is_more) = api.items(path, query, most).await?;
+    show(&json!({ "items": items }), || shown(&items))?;
     if is_more {
         let count = items.len();
         warn(&format!(

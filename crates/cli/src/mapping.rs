@@ -3,28 +3,22 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use sampler_api::{Mapping, Problem};
+use sampler_api::Problem;
+use serde::Serialize;
 use serde_json::json;
 
-use crate::api::{Api, Request};
+use crate::api::{Api, JSON};
 use crate::failure::Failure;
-use crate::listing::Common;
-use crate::output::{print, printable};
-use crate::show::print_json;
-
-const PATH: [&str; 2] = ["v1", "mappings"];
+use crate::show::show;
 
 /// Maps a plan to the metering, rating and pricing plans of Abacus, before its first instance starts
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 #[command(after_help = "\
 A mapping is never changed: a plan that is mapped stays as it is, and the command ends with 1.
 
 Examples:
   sampler mapping --resource-id postgres --plan-id large \\
-    --metering-plan standard --rating-plan standard --pricing-plan standard
-
-Exit codes: 0 the plan is mapped now, 1 it was mapped before, 2 the command line is wrong, 3 the API gives no
-answer.")]
+    --metering-plan standard --rating-plan standard --pricing-plan standard")]
 pub(crate) struct Arguments {
     /// The resource
     #[arg(long, value_name = "ID")]
@@ -41,34 +35,20 @@ pub(crate) struct Arguments {
     /// The pricing plan of Abacus
     #[arg(long, value_name = "ID")]
     pricing_plan: String,
-    #[command(flatten)]
-    common: Common,
 }
 
-pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let api = Api::new(&arguments.common.connection)?;
-    let mapping = Mapping {
-        resource_id: arguments.resource_id,
-        plan_id: arguments.plan_id,
-        metering_plan: arguments.metering_plan,
-        rating_plan: arguments.rating_plan,
-        pricing_plan: arguments.pricing_plan,
-    };
-    let is_new = match api.call(&Request::post(&PATH).json(&mapping)).await {
-        Ok(_) => true,
-        Err(error) if error.problem().map(Problem::name) == Some("mapping-exists") => false,
+pub(crate) async fn run(arguments: Arguments, api: &Api) -> Result<ExitCode, Failure> {
+    let body = json!(arguments).to_string();
+    let (is_new, how) = match api.post(&["v1", "mappings"], JSON, body).await {
+        Ok(_) => (true, "is mapped"),
+        Err(error) if error.problem().map(Problem::name) == Some("mapping-exists") => {
+            (false, "was mapped before, and stays as it is")
+        }
         Err(error) => return Err(error.into()),
     };
-    let [resource, plan] = [&mapping.resource_id, &mapping.plan_id].map(|id| printable(id));
-    let how = if is_new {
-        "is mapped"
-    } else {
-        "was mapped before, and stays as it is"
-    };
-    if arguments.common.json {
-        print_json(&json!({ "mapping": mapping, "made": is_new }))?;
-    } else {
-        print(&format!("The plan {plan} of {resource} {how}.\n"))?;
-    }
+    show(&json!({ "mapping": arguments, "made": is_new }), || {
+        let (resource, plan) = (&arguments.resource_id, &arguments.plan_id);
+        format!("The plan {plan} of {resource} {how}.\n")
+    })?;
     Ok(ExitCode::from(u8::from(!is_new)))
 }

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use sampler_api::text::{escape_json, is_invisible};
 use serde_json::{Value, json};
@@ -26,24 +26,9 @@ pub(crate) fn has_invisible(text: &str) -> bool {
         .any(|character| character != '\n' && is_invisible(character))
 }
 
-pub(crate) fn tell_usage(text: &str, exit_code: u8) {
-    let text = text.trim();
-    let text = text.strip_prefix("error: ").unwrap_or(text);
-    let document = json!({ "message": text, "exit_code": exit_code });
-    tell("error", text, &document);
-}
-
 /// Tells standard error what is to be known beside the output.
 pub(crate) fn warn(text: &str) {
     tell("warning", text, &json!({ "message": text }));
-}
-
-/// Tells standard error that the command was ended from outside, below what a terminal shows.
-pub(crate) fn tell_interruption(text: &str, document: &Value) {
-    if io::stderr().is_terminal() && !wants_json() {
-        eprintln!();
-    }
-    tell("error", text, document);
 }
 
 /// Tells people what helps them on. Machines do not need it.
@@ -64,27 +49,19 @@ pub(crate) fn tell(kind: &str, text: &str, document: &Value) {
 
 /// Prints a text for people. Whoever wrote parts of it, a terminal takes none of it for a command.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    if has_invisible(text) {
-        return print_as_is(&[&printable_lines(text)]);
-    }
-    print_as_is(&[text])
+    print_as_is(&printable_lines(text))
 }
 
 /// Prints JSON, with a line end behind it. The same holds.
 pub(crate) fn print_json_text(json: &str) -> Result<(), Failure> {
-    if has_invisible(json) {
-        return print_as_is(&[&escape_json(json), "\n"]);
-    }
-    print_as_is(&[json, "\n"])
+    print_as_is(&(escape_json(json) + "\n"))
 }
 
-/// Prints texts as they are, which must be our own. A reader that has seen enough, like `head`, is not a
+/// Prints a text as it is, which must be our own. A reader that has seen enough, like `head`, is not a
 /// failure. What is printed is often what was done.
-pub(crate) fn print_as_is(texts: &[&str]) -> Result<(), Failure> {
+pub(crate) fn print_as_is(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
-    let written = texts
-        .iter()
-        .try_for_each(|text| output.write_all(text.as_bytes()));
+    let written = output.write_all(text.as_bytes());
     match written.and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Interrupted(format!("standard output: {error}")))
@@ -95,25 +72,15 @@ pub(crate) fn print_as_is(texts: &[&str]) -> Result<(), Failure> {
 
 /// A text of others, without what a terminal would take for a command, or for a mark of direction.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(visible).collect()
+    text.replace(is_invisible, "\u{fffd}")
 }
 
 /// The same for a text of several lines.
 fn printable_lines(text: &str) -> String {
-    text.chars()
-        .map(|character| match character {
-            '\n' => character,
-            _ => visible(character),
-        })
-        .collect()
-}
-
-fn visible(character: char) -> char {
-    if is_invisible(character) {
-        char::REPLACEMENT_CHARACTER
-    } else {
-        character
-    }
+    text.replace(
+        |letter: char| letter != '\n' && is_invisible(letter),
+        "\u{fffd}",
+    )
 }
 
 #[cfg(test)]

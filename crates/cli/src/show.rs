@@ -1,78 +1,96 @@
-//! Documents of the API in words: tables of lists, and pairs of single ones.
+//! Documents of the API in words: tables of lists, and the members of single ones.
 
-use std::fmt::Display;
-use std::process::ExitCode;
-
-use sampler_api::{Measure, Target};
+use sampler_api::Target;
 use sampler_verify::moment::{InWords, Millis};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::api::Answer;
 use crate::failure::Failure;
-use crate::listing::Common;
-use crate::output::{print, print_json_text, printable};
+use crate::output::{print, print_json_text, printable, wants_json};
 use crate::table::table;
 
 /// Shown for an absent value.
 const NOTHING: &str = "-";
+/// The members that are times, in ms since 1970.
+const TIMES: &str =
+    "accepted_at at back_to closes_at due_at end oldest sampled_to since start timestamp";
+/// The members that are lengths of time, in ms.
+const LENGTHS: &str = "billed duration unsampled";
 
-/// How a member is shown.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum As {
-    Text,
-    /// Aligned to the right.
-    Number,
-    /// Milliseconds since 1970.
-    Time,
-    /// Milliseconds between two times, aligned to the right.
-    Length,
-    Target,
-    /// Something else.
-    Words(fn(&Value) -> String),
-}
-
-/// A column: its name, the pointer of the member that it shows, and how.
-pub(crate) type Column = (&'static str, &'static str, As);
-
-/// Items as a table, or that there are none.
-pub(crate) fn table_of(items: &[Value], columns: &[Column], nothing: &str) -> String {
+/// Items as a table, or that there are none. The columns are the pointers of members, without the first slash and
+/// separated by spaces.
+pub(crate) fn table_of(items: &[Value], columns: &str, nothing: &str) -> String {
     if items.is_empty() {
         return format!("{nothing}\n");
     }
-    let header: Vec<&str> = columns.iter().map(|(name, ..)| *name).collect();
-    let row = |item| -> Vec<String> { columns.iter().map(|it| cell(item, it)).collect() };
-    let rows = items.iter().map(row);
-    let is_left = |(_, (.., how)): &(usize, &Column)| !matches!(how, As::Number | As::Length);
-    let left = columns.iter().enumerate().filter(is_left);
-    let left: Vec<usize> = left.map(|(number, _)| number).collect();
+    let columns: Vec<String> = columns.split(' ').map(|it| format!("/{it}")).collect();
+    let header: Vec<String> = columns
+        .iter()
+        .map(|it| last_of(it).replace('_', " "))
+        .collect();
+    let rows = items.iter().map(|item| -> Vec<String> {
+        let member = |pointer| item.pointer(pointer).unwrap_or(&Value::Null);
+        columns.iter().map(|it| words(it, member(it))).collect()
+    });
+    let is_left = |pointer: &str| {
+        let has_number = |item: &Value| item.pointer(pointer).is_some_and(Value::is_number);
+        is_one_of(TIMES, pointer) || !items.iter().any(has_number)
+    };
+    let left = (0..columns.len()).filter(|place| is_left(&columns[*place]));
+    let left: Vec<usize> = left.collect();
     format!("{}\n", table(header, rows, &left))
 }
 
-/// The members of a document with their names.
-pub(crate) fn facts(document: &Value, columns: &[Column]) -> Vec<(&'static str, String)> {
-    let facts = columns.iter();
-    facts
-        .map(|column| (column.0, cell(document, column)))
-        .collect()
+/// All members of a document, each on a line, those of nested ones with a point before their names.
+pub(crate) fn facts(document: &Value) -> String {
+    let mut lines = Vec::new();
+    add_facts("", document, &mut lines);
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines = lines.iter();
+    let lines = lines.map(|(name, value)| format!("{name:width$}  {value}\n"));
+    lines.collect()
 }
 
-fn cell(item: &Value, (_, pointer, how): &Column) -> String {
-    let Some(value) = item.pointer(pointer).filter(|value| !value.is_null()) else {
-        return NOTHING.to_owned();
-    };
-    let shown = match how {
-        As::Text | As::Number => None,
-        As::Time => value.as_i64().map(|at| InWords(at).to_string()),
-        As::Length => value.as_i64().map(length_in_words),
-        As::Target => Target::deserialize(value).ok().map(|it| target(&it)),
-        As::Words(words) => Some(words(value)),
-    };
-    shown.unwrap_or_else(|| match value {
-        Value::String(text) => printable(text),
-        value => printable(&value.to_string()),
-    })
+fn add_facts(before: &str, document: &Value, lines: &mut Vec<(String, String)>) {
+    for (name, value) in document.as_object().into_iter().flatten() {
+        let name = format!("{before}{}", printable(name));
+        if value.is_object() {
+            add_facts(&format!("{name}."), value, lines);
+        } else {
+            let words = words(&name, value);
+            lines.push((name, words));
+        }
+    }
+}
+
+/// A member in words. The last part of its name, or of its pointer, says what its numbers mean.
+fn words(name: &str, value: &Value) -> String {
+    match (value, value.as_i64()) {
+        (Value::Null, _) => NOTHING.to_owned(),
+        (_, Some(at)) if is_one_of(TIMES, name) => InWords(at).to_string(),
+        (_, Some(length)) if is_one_of(LENGTHS, name) => length_in_words(length),
+        (Value::String(text), _) => printable(text),
+        (Value::Array(items), _) if items.is_empty() => NOTHING.to_owned(),
+        (Value::Array(items), _) => joined(items.iter().map(|it| words("", it)), ", "),
+        (Value::Object(members), _) => match Target::deserialize(value) {
+            Ok(ids) => target(&ids),
+            Err(_) => joined(members.values().map(|it| words("", it)), " "),
+        },
+        _ => printable(&value.to_string()),
+    }
+}
+
+fn joined(words: impl Iterator<Item = String>, separator: &str) -> String {
+    words.collect::<Vec<_>>().join(separator)
+}
+
+fn is_one_of(names: &str, name: &str) -> bool {
+    names.split(' ').any(|it| it == last_of(name))
+}
+
+/// The last part of a name or a pointer.
+fn last_of(name: &str) -> &str {
+    name.rsplit(['/', '.']).next().unwrap_or(name)
 }
 
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
@@ -81,22 +99,18 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     print_json_text(&text)
 }
 
-/// Prints an answer as it is, for machines, or in words.
-pub(crate) fn show_answer<T: DeserializeOwned>(
-    common: &Common,
-    answer: &Answer,
-    path: &[&str],
-    words: impl FnOnce(&T) -> String,
-) -> Result<ExitCode, Failure> {
-    if common.json {
-        print_json(&answer.read::<Value>(path)?)?;
-    } else {
-        print(&words(&answer.read(path)?))?;
+/// Prints a document for machines, or words for people.
+pub(crate) fn show(
+    document: &impl Serialize,
+    words: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    if wants_json() {
+        return print_json(document);
     }
-    Ok(ExitCode::SUCCESS)
+    print(&words())
 }
 
-pub(crate) fn text(value: Option<impl Display>) -> String {
+pub(crate) fn text(value: Option<impl std::fmt::Display>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), |value| printable(&value.to_string()))
 }
 
@@ -125,34 +139,6 @@ pub(crate) fn target(target: &Target) -> String {
     ids.map(|id| printable(id)).join("/")
 }
 
-pub(crate) fn measures(measures: &[Measure]) -> String {
-    named(measures.iter().map(|it| {
-        let quantity = it.quantity.as_str().map(str::to_owned);
-        let quantity = quantity.unwrap_or_else(|| it.quantity.to_string());
-        (it.measure.as_str(), quantity)
-    }))
-}
-
-/// Names, each with its value.
-pub(crate) fn named<'a>(pairs: impl Iterator<Item = (&'a str, String)>) -> String {
-    let all: Vec<String> = pairs
-        .map(|(name, value)| format!("{} {}", printable(name), printable(&value)))
-        .collect();
-    if all.is_empty() {
-        return NOTHING.to_owned();
-    }
-    all.join(", ")
-}
-
-/// Names and values, one pair on a line, the values below each other.
-pub(crate) fn pairs(pairs: &[(&str, String)]) -> String {
-    let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let lines = pairs
-        .iter()
-        .map(|(name, value)| format!("{name:width$}  {value}\n"));
-    lines.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -169,24 +155,28 @@ mod tests {
 
     #[test]
     fn members_are_shown_as_what_they_are() {
-        let item = json!({ "at": 5, "length": -1_000, "word": "x\u{1b}", "none": null, "in": { "n": 1.5 } });
-        for (pointer, how, shown) in [
-            ("/at", As::Time, "1970-01-01T00:00:00.005Z"),
-            ("/length", As::Length, "-0:00:01.000"),
-            ("/word", As::Text, "x\u{fffd}"),
-            ("/word", As::Time, "x\u{fffd}"),
-            ("/in/n", As::Number, "1.5"),
-            ("/none", As::Text, "-"),
-            ("/absent", As::Target, "-"),
-            ("/at", As::Words(|at| format!("{at}!")), "5!"),
-        ] {
-            assert_eq!(cell(&item, &("", pointer, how)), shown, "{pointer}");
-        }
-        let columns = [("a", "/at", As::Number), ("bcd", "/length", As::Length)];
-        assert_eq!(
-            pairs(&facts(&item, &columns)),
-            "a    5\nbcd  -0:00:01.000\n"
-        );
-        assert_eq!(table_of(&[], &columns, "No."), "No.\n");
+        let measures =
+            json!([{ "measure": "memory", "quantity": 512 }, { "measure": "x", "quantity": "y" }]);
+        let document = json!({
+            "at": 5, "word": "x\u{1b}", "none": null, "measured_usage": measures,
+            "proof": { "billed": -1_000, "usages": 3, "duration": 1.5 },
+        });
+        let expected = "\
+at              1970-01-01T00:00:00.005Z
+word            x\u{fffd}
+none            -
+measured_usage  memory 512, x y
+proof.billed    -0:00:01.000
+proof.usages    3
+proof.duration  1.5
+";
+        assert_eq!(facts(&document), expected);
+        let columns = "at proof/billed is_other";
+        let table = table_of(&[document], columns, "None.");
+        let words: Vec<&str> = table.split("  ").filter(|it| !it.is_empty()).collect();
+        assert_eq!(words.len(), 5, "{table}");
+        let row = "1970-01-01T00:00:00.005Z  -0:00:01.000  -";
+        assert!(table.contains(row), "{table}");
+        assert_eq!(table_of(&[], columns, "None."), "None.\n");
     }
 }

@@ -1,40 +1,33 @@
 //! `snapshot`: compares what really runs with the spans, and mends the difference.
 
 mod comparison;
-mod proposal;
 
-use std::collections::HashSet;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use sampler_api::Target;
-use sampler_verify::moment::{InWords, Millis, parse_length};
+use sampler_verify::events::json_in_words;
+use sampler_verify::moment::{InWords, Millis, parse_length, parse_rfc3339};
 use sampler_verify::words::{counted, form};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::api::{Api, Query};
+use crate::api::{Api, ApiError, Query};
 use crate::clock;
-use crate::event::Measured;
+use crate::event::{Measured, SpanSeen};
 use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
-use crate::listing::Common;
-use crate::moment;
-use crate::output::{print, warn};
+use crate::output::warn;
 use crate::progress::Progress;
-use crate::show::print_json;
+use crate::show::{show, target, text};
 use crate::table::table;
 use comparison::key_of;
-pub(crate) use comparison::{Comparison, Instance, SpanSeen};
-pub(crate) use proposal::Difference;
+pub(crate) use comparison::{Difference, Instance, compare};
 
 /// How many events are sent at once.
 const BATCH: usize = 500;
-const ROWS_SHOWN: usize = 10_000;
 /// A proposed start can still be applied for so long, ms; where the slack is short, for half of it.
 const TIME_TO_APPLY: Millis = 24 * 60 * 60 * 1_000;
 
@@ -50,10 +43,7 @@ since is refused.
 
 Examples:
   sampler snapshot now.ndjson
-  sampler snapshot apply now.ndjson --most 5000
-
-Exit codes: 0 nothing differs, or all events are kept, 1 something differs, some events were refused, or there
-are more than --most, 2 the command line or the file is wrong, 3 the API gives no answer.")]
+  sampler snapshot apply now.ndjson --most 5000")]
 pub(crate) struct Arguments {
     /// `diff` (the default) shows what differs, `apply` sends the events that mend it; and a snapshot
     #[arg(value_name = "[diff|apply] FILE", required = true, num_args = 1..=2)]
@@ -64,8 +54,24 @@ pub(crate) struct Arguments {
     /// How old events may be that the receiver takes: `SAMPLER_SLACK_PAST_INTERVAL`
     #[arg(long, value_name = "LENGTH", default_value = "61d", value_parser = parse_length)]
     slack: Millis,
-    #[command(flatten)]
-    common: Common,
+}
+
+/// A time in milliseconds since 1970, or RFC 3339.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "Value")]
+struct Moment(Millis);
+
+impl TryFrom<Value> for Moment {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        let moment = match &value {
+            Value::String(text) => parse_rfc3339(text),
+            value => value.as_i64(),
+        };
+        let what = "a time is neither milliseconds since 1970 nor RFC 3339";
+        moment.map(Self).ok_or(what)
+    }
 }
 
 /// The first line of a file.
@@ -73,8 +79,7 @@ pub(crate) struct Arguments {
 #[serde(deny_unknown_fields)]
 struct Head {
     resource_id: String,
-    #[serde(deserialize_with = "moment::in_json")]
-    at: Millis,
+    at: Moment,
 }
 
 /// A further line.
@@ -87,190 +92,68 @@ struct Line {
     resource_id: Option<String>,
     plan_id: String,
     resource_instance_id: String,
-    #[serde(default, deserialize_with = "moment::in_json_if_any")]
-    since: Option<Millis>,
+    since: Option<Moment>,
     measured_usage: Option<Vec<Measured>>,
 }
 
-pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let api = Api::new(&arguments.common.connection)?;
-    let (file, applies) = arguments.act()?;
-    let (head, instances) = read(file, clock::now())?;
-    let floor = earliest_start(clock::now(), arguments.slack);
-    let difference = compare(&api, &head.resource_id, head.at, floor, instances).await?;
+pub(crate) async fn run(arguments: Arguments, api: &Api) -> Result<ExitCode, Failure> {
+    let (file, applies) = match arguments.what.as_slice() {
+        [file] => (file, false),
+        [act, file] if act == Path::new("diff") => (file, false),
+        [act, file] if act == Path::new("apply") => (file, true),
+        _ => {
+            let what = "sampler snapshot [diff|apply] FILE";
+            return Err(Failure::Input(what.to_owned()));
+        }
+    };
+    let now = clock::now();
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::of_file(file, &error))?;
+    let read = read(&text, now);
+    let (head, instances) = read.map_err(|what| Failure::of_file(file, &what))?;
+    let time_to_apply = TIME_TO_APPLY.min(arguments.slack / 2);
+    let floor = now
+        .saturating_sub(arguments.slack)
+        .saturating_add(time_to_apply);
+    let difference = difference(api, &head, floor, &instances).await?;
     if applies {
-        return apply(&api, &difference, &arguments).await;
+        return apply(api, &difference, arguments.most).await;
     }
-    show(&difference, arguments.common.json)
-}
-
-impl Arguments {
-    /// The file, and whether the difference is to be mended.
-    fn act(&self) -> Result<(&Path, bool), Failure> {
-        match self.what.as_slice() {
-            [file] => Ok((file, false)),
-            [act, file] if act == Path::new("diff") => Ok((file, false)),
-            [act, file] if act == Path::new("apply") => Ok((file, true)),
-            _ => {
-                let what = "sampler snapshot [diff|apply] FILE";
-                Err(Failure::Input(what.to_owned()))
-            }
-        }
-    }
-}
-
-/// No start is dated earlier: it would be refused, at once or tomorrow.
-fn earliest_start(now: Millis, slack: Millis) -> Millis {
-    now.saturating_sub(slack)
-        .saturating_add(TIME_TO_APPLY.min(slack / 2))
-}
-
-/// Compares the instances of a resource that ran at a time with its spans.
-async fn compare(
-    api: &Api,
-    resource: &str,
-    at: Millis,
-    floor: Millis,
-    instances: Vec<Instance>,
-) -> Result<Difference, Failure> {
-    let mut comparison = Comparison::new(at, floor, instances);
-    let query = |from: Millis| -> Query {
-        vec![
-            ("resource_id", resource.to_owned()),
-            ("from", from.to_string()),
-        ]
-    };
-    let mut progress = Progress::to(None);
-    let mut count = 0;
-    let mut tell = |spans: usize| {
-        count += spans as u64;
-        progress.show(count, count, "spans", "");
-    };
-    api.each_page(&["v1", "spans"], query(at), |spans: Vec<SpanSeen>| {
-        tell(spans.len());
-        for span in spans {
-            comparison.add(span);
-        }
-    })
-    .await?;
-    if let Some((from, to)) = comparison.before() {
-        let mut query = query(from);
-        query.push(("to", to.to_string()));
-        api.each_page(&["v1", "spans"], query, |spans: Vec<SpanSeen>| {
-            tell(spans.len());
-            for span in &spans {
-                comparison.add_before(span);
-            }
-        })
-        .await?;
-    }
-    progress.finish();
-    Ok(comparison.finish())
-}
-
-fn show(difference: &Difference, as_json: bool) -> Result<ExitCode, Failure> {
-    if as_json {
-        print_json(difference)?;
-    } else {
-        print(&words(difference))?;
-    }
+    show(&difference, || in_words(&difference))?;
     let differs = difference.items().next().is_some();
     Ok(ExitCode::from(u8::from(differs)))
 }
 
-async fn apply(
-    api: &Api,
-    difference: &Difference,
-    arguments: &Arguments,
-) -> Result<ExitCode, Failure> {
-    let (count, most) = (difference.items().count(), arguments.most);
-    if count > most {
-        warn(&format!(
-            "nothing is sent: {} {} more than --most {most}; see `sampler snapshot diff`",
-            counted(count, "event"),
-            form(count, "is", "are"),
-        ));
-        return Ok(ExitCode::FAILURE);
+/// Reads the head and the instances, and checks what the receiver cannot.
+fn read(text: &str, now: Millis) -> Result<(Head, Vec<Instance>), String> {
+    let lines = (1..).zip(text.trim_start_matches('\u{feff}').lines());
+    let mut lines = lines.filter(|(_, text)| !text.trim().is_empty() && !text.starts_with('#'));
+    let (line, text) = lines.next().ok_or("the snapshot has no head")?;
+    let in_line = |line: u64, what: &str| format!("line {line}: {what}");
+    let wrong = |line: u64, error| in_line(line, &json_in_words(&error));
+    let head: Head = serde_json::from_str(text).map_err(|error| wrong(line, error))?;
+    if head.at.0 > now {
+        return Err(in_line(line, "\"at\" is in the future"));
     }
-    let mut sender = Sender::new(api, BATCH, count as u64);
-    let events = difference
-        .items()
-        .zip(1..)
-        .map(|((_, found), line)| FileEvent {
-            line,
-            is_cloud_event: false,
-            body: found.proposal.body(),
-        });
-    sender.send_events(events).await?;
-    let report = sender.finish();
-    if arguments.common.json {
-        print_json(&json!({ "difference": difference, "report": report.document() }))?;
-    } else {
-        print(&format!("{}{}", words(difference), report.words()))?;
-    }
-    Ok(ExitCode::from(u8::from(!report.is_good())))
-}
-
-fn words(difference: &Difference) -> String {
-    let at = InWords(difference.at);
-    let count = difference.items().count();
-    let checked = counted(difference.checked, "instance");
-    if count == 0 {
-        return format!("Nothing differs: {checked} at {at}.\n");
-    }
-    let rows = difference.items().zip(1..).take(ROWS_SHOWN);
-    let rows = rows.map(|((meaning, found), line)| found.row(meaning, line));
-    let table = table(["line", "target", "", "event", "span"], rows, &[1, 2, 3, 4]);
-    let rest = match count.saturating_sub(ROWS_SHOWN) {
-        0 => String::new(),
-        rest => format!("\n... and {rest} more; --json shows all"),
-    };
-    let differences = counted(count, "difference");
-    format!("{table}{rest}\n\n{differences} among {checked} at {at}.\n")
-}
-
-/// Reads a file as a whole, and checks what the receiver cannot.
-fn read(path: &Path, now: Millis) -> Result<(Head, Vec<Instance>), Failure> {
-    let wrong =
-        |line: u64, what: &str| Failure::Input(format!("{}: line {line}: {what}", path.display()));
-    let file = File::open(path).map_err(|error| Failure::of_file(path, &error))?;
-    let (mut head, mut instances, mut targets) = (None::<Head>, Vec::new(), HashSet::new());
-    for (text, line) in BufReader::new(file).lines().zip(1..) {
-        let text = text.map_err(|error| wrong(line, &error.to_string()))?;
-        let text = text.trim_start_matches('\u{feff}').trim();
-        if text.is_empty() || text.starts_with('#') {
-            continue;
-        }
-        let Some(head) = &head else {
-            let found: Head = parsed(text).map_err(|what| wrong(line, &what))?;
-            if found.at > now {
-                return Err(wrong(line, "\"at\" is in the future"));
-            }
-            head = Some(found);
-            continue;
-        };
-        let instance = parsed::<Line>(text).and_then(|found| found.instance(head));
-        let instance = instance.map_err(|what| wrong(line, &what))?;
+    let (mut instances, mut targets) = (Vec::new(), HashSet::new());
+    for (line, text) in lines {
+        let found: Line = serde_json::from_str(text).map_err(|error| wrong(line, error))?;
+        let instance = found.instance(&head).map_err(|what| in_line(line, what))?;
         if !targets.insert((key_of(&instance.target), instance.target.plan_id.clone())) {
-            return Err(wrong(line, "the same target is in the file already"));
+            return Err(in_line(line, "the same target is in the file already"));
         }
         instances.push(instance);
     }
-    let head = head.ok_or_else(|| Failure::of_file(path, &"the snapshot has no head"))?;
     Ok((head, instances))
 }
 
-fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| sampler_verify::events::json_in_words(&error))
-}
-
 impl Line {
-    fn instance(self, head: &Head) -> Result<Instance, String> {
+    fn instance(self, head: &Head) -> Result<Instance, &'static str> {
         if self.resource_id.is_some_and(|it| it != head.resource_id) {
-            return Err("its resource is not that of the snapshot".to_owned());
+            return Err("its resource is not that of the snapshot");
         }
-        if self.since.is_some_and(|since| since > head.at) {
-            return Err("\"since\" is after the time of the snapshot".to_owned());
+        let since = self.since.map(|since| since.0);
+        if since.is_some_and(|since| since > head.at.0) {
+            return Err("\"since\" is after the time of the snapshot");
         }
         Ok(Instance {
             target: Target {
@@ -281,8 +164,93 @@ impl Line {
                 plan_id: self.plan_id,
                 resource_instance_id: self.resource_instance_id,
             },
-            since: self.since,
+            since,
             measured_usage: self.measured_usage,
         })
     }
+}
+
+/// Compares the instances with the spans that ran at the time of the snapshot, or begin later. Where starts of
+/// before would be proposed, the spans that ran from then on are read, too.
+async fn difference(
+    api: &Api,
+    head: &Head,
+    floor: Millis,
+    instances: &[Instance],
+) -> Result<Difference, ApiError> {
+    let Head {
+        resource_id,
+        at: Moment(at),
+    } = head;
+    let progress = Progress::to(None);
+    let mut spans = BTreeMap::new();
+    let mut read = async |from: Millis, to: Option<Millis>| {
+        let mut query: Query = vec![
+            ("resource_id", resource_id.clone()),
+            ("from", from.to_string()),
+        ];
+        query.extend(to.map(|to| ("to", to.to_string())));
+        let take = |page: Vec<SpanSeen>| {
+            spans.extend(page.into_iter().map(|span| (span.id.clone(), span)));
+            progress.show(spans.len() as u64, "spans", "");
+        };
+        api.each_page(&["v1", "spans"], query, take).await?;
+        Ok::<_, ApiError>(compare(*at, floor, instances, spans.values()))
+    };
+    let mut difference = read(*at, None).await?;
+    let starts = difference.instance_without_span.iter();
+    let starts = starts.map(|found| found.proposal.timestamp);
+    if let Some(earliest) = starts.min().filter(|earliest| earliest < at) {
+        difference = read(earliest, Some(*at)).await?;
+    }
+    progress.finish();
+    Ok(difference)
+}
+
+async fn apply(api: &Api, difference: &Difference, most: usize) -> Result<ExitCode, Failure> {
+    let count = difference.items().count();
+    if count > most {
+        warn(&format!(
+            "nothing is sent: {} {} more than --most {most}; see `sampler snapshot diff`",
+            counted(count, "event"),
+            form(count, "is", "are"),
+        ));
+        return Ok(ExitCode::FAILURE);
+    }
+    let mut sender = Sender::new(api, BATCH, count as u64);
+    let events = (1..)
+        .zip(difference.items())
+        .map(|(line, (_, found))| FileEvent {
+            line,
+            is_cloud_event: false,
+            body: found.proposal.body(),
+        });
+    sender.send_events(events).await?;
+    let report = sender.finish();
+    let document = json!({ "difference": difference, "report": report });
+    show(&document, || in_words(difference) + &report.words())?;
+    Ok(ExitCode::from(u8::from(!report.is_good())))
+}
+
+fn in_words(difference: &Difference) -> String {
+    let (at, count) = (InWords(difference.at), difference.items().count());
+    let checked = counted(difference.checked, "instance");
+    if count == 0 {
+        return format!("Nothing differs: {checked} at {at}.\n");
+    }
+    let rows = (1..)
+        .zip(difference.items())
+        .map(|(line, (meaning, found))| {
+            let event = &found.proposal;
+            [
+                format!("{line}"),
+                target(&event.target),
+                meaning.to_owned(),
+                format!("{} at {}", event.r#type, InWords(event.timestamp)),
+                text(found.span.as_ref()),
+            ]
+        });
+    let table = table(["line", "target", "", "event", "span"], rows, &[1, 2, 3, 4]);
+    let differences = counted(count, "difference");
+    format!("{table}\n\n{differences} among {checked} at {at}.\n")
 }

@@ -1,98 +1,156 @@
-//! Why the API gives no answer, or another than it was asked for.
+//! Why the API gives no answer, or another than the expected one.
+
+use std::time::Duration;
 
 use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
 use sampler_api::Problem;
+use url::Url;
 
 use crate::output::printable;
 
-/// The API cannot be used.
+/// How often a request is sent that is answered "later", and one that gets no answer.
+const ATTEMPTS: u32 = 10;
+const ATTEMPTS_UNANSWERED: u32 = 5;
+
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ApiError {
-    #[error("cannot set up HTTP: {0}")]
-    Client(String),
-    #[error("{url} cannot be reached: {reason}")]
-    Unreachable { url: String, reason: String },
-    #[error("{}", words_of_status(.path, *.status, .problem.as_deref()))]
-    Status {
-        path: String,
-        status: StatusCode,
-        /// None where the answer is not a problem document.
-        problem: Option<Box<Problem>>,
-    },
-    #[error("the answer to {path} cannot be read: {reason}")]
-    Unreadable { path: String, reason: String },
-    #[error("a list of the API does not end: a page leads to no other")]
-    Endless,
-    #[error("{0}")]
-    Token(String),
+#[error("{message}")]
+pub(crate) struct ApiError {
+    message: String,
+    status: Option<u16>,
+    /// Absent where the answer is not a problem document.
+    problem: Option<Box<Problem>>,
+    pub(super) repeat: Repeat,
+    pub(super) retry_after: Option<Duration>,
 }
 
-/// A problem in the words for people, with the fields that it names.
-pub(crate) fn words_of(problem: &Problem) -> String {
-    let said = if problem.detail.is_empty() {
-        &problem.title
-    } else {
-        &problem.detail
-    };
-    let mut words = printable(said);
-    for error in &problem.errors {
-        let (place, detail) = (printable(error.place()), printable(&error.detail));
-        words.extend([" [", &place, ": ", &detail, "]"]);
-    }
-    words
-}
-
-/// An answer that is not a success.
-fn words_of_status(path: &str, status: StatusCode, problem: Option<&Problem>) -> String {
-    let words = problem.map(words_of).unwrap_or_default();
-    let name = problem.map(Problem::name);
-    match name {
-        _ if words.is_empty() => format!("{path} is answered {status}"),
-        // These words say what is meant, and the path would say it again.
-        Some("invalid-query" | "query-too-wide" | "cut-usage") => words,
-        Some(name) if name.starts_with("no-such-") => words,
-        _ => format!("{path} is answered {status}: {words}"),
-    }
+/// Which requests may be sent again after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Repeat {
+    None,
+    /// Those that change nothing the second time.
+    Idempotent,
+    /// All: nothing was done.
+    All,
 }
 
 impl ApiError {
-    pub(crate) fn status(&self) -> Option<u16> {
-        match self {
-            Self::Status { status, .. } => Some(status.as_u16()),
-            _ => None,
+    /// An error that sending again does not help.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            status: None,
+            problem: None,
+            repeat: Repeat::None,
+            retry_after: None,
         }
+    }
+
+    /// No answer, or none to its end.
+    pub(super) fn unreachable(base: &Url, error: &reqwest::Error) -> Self {
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        let repeat = if error.is_connect() {
+            Repeat::All
+        } else {
+            Repeat::Idempotent
+        };
+        Self {
+            repeat,
+            ..Self::new(format!("{base} cannot be reached: {cause}"))
+        }
+    }
+
+    /// An answer that is not a success.
+    pub(super) fn of_answer(
+        path: &str,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Self {
+        let problem: Option<Box<Problem>> = serde_json::from_slice(body).ok();
+        let name = problem.as_ref().map_or("", |problem| problem.name());
+        let words = problem.as_deref().map(words_of).unwrap_or_default();
+        let message = match name {
+            _ if words.is_empty() => format!("{path} is answered {status}"),
+            // These words say what is meant, and the path would say it again.
+            "invalid-query" | "query-too-wide" | "cut-usage" => words,
+            name if name.starts_with("no-such-") => words,
+            _ => format!("{path} is answered {status}: {words}"),
+        };
+        let repeat = match (status.as_u16(), name) {
+            (429, _) | (503, "overloaded" | "throttled") => Repeat::All,
+            (502..=504, _) => Repeat::Idempotent,
+            _ => Repeat::None,
+        };
+        // A date is not read: clocks differ.
+        let seconds = headers.get(RETRY_AFTER).and_then(|it| it.to_str().ok());
+        let seconds = seconds.and_then(|seconds| seconds.trim().parse().ok());
+        Self {
+            message,
+            status: Some(status.as_u16()),
+            problem,
+            repeat,
+            retry_after: seconds.map(Duration::from_secs),
+        }
+    }
+
+    /// The answer to an event that is not final, in words that say more.
+    pub(crate) fn of_event(message: String, status: u16, problem: Option<Problem>) -> Self {
+        Self {
+            status: Some(status),
+            problem: problem.map(Box::new),
+            ..Self::new(message)
+        }
+    }
+
+    /// The same error in other words.
+    pub(crate) fn in_words(self, message: String) -> Self {
+        Self { message, ..self }
+    }
+
+    pub(crate) fn status(&self) -> Option<u16> {
+        self.status
     }
 
     /// The problem document of the answer, if it was one.
     pub(crate) fn problem(&self) -> Option<&Problem> {
-        match self {
-            Self::Status { problem, .. } => problem.as_deref(),
-            _ => None,
+        self.problem.as_deref()
+    }
+
+    /// How often a request is sent that ends like this.
+    pub(super) fn attempts(&self) -> u32 {
+        match self.status {
+            Some(_) => ATTEMPTS,
+            None => ATTEMPTS_UNANSWERED,
         }
     }
 
-    /// Whether the request was wrong, or asked for what is not there. A 404 without a problem document is
-    /// that of another server.
+    /// Whether the request was wrong, or asked for what is not there.
     pub(crate) fn is_of_input(&self) -> bool {
-        match self {
-            Self::Status {
-                status, problem, ..
-            } => match status.as_u16() {
-                400 | 422 => true,
-                status => status == 404 && problem.is_some(),
-            },
-            _ => false,
-        }
+        matches!(self.status, Some(400 | 422)) || self.is_of_nothing()
     }
 
-    /// Whether there is nothing of the id that was asked for.
+    /// Whether nothing has the id that was asked for. A 404 without a problem document is that of another server.
     pub(crate) fn is_of_nothing(&self) -> bool {
-        self.status() == Some(404) && self.problem().is_some()
+        self.status == Some(404) && self.problem.is_some()
     }
+}
 
-    /// Whether the server says that it has done nothing, for it is busy.
-    pub(super) fn is_turned_away(&self) -> bool {
-        let name = self.problem().map(Problem::name);
-        self.status() == Some(429) || matches!(name, Some("overloaded" | "throttled"))
-    }
+/// A problem in the words for people, with the fields that it names.
+pub(crate) fn words_of(problem: &Problem) -> String {
+    let said = match problem.detail.as_str() {
+        "" => &problem.title,
+        detail => detail,
+    };
+    let fields = problem.errors.iter();
+    let fields = fields.map(|it| format!(" [{}: {}]", it.place(), it.detail));
+    printable(&(said.to_owned() + &fields.collect::<String>()))
+}
+
+/// A problem with its name, on one line.
+pub(crate) fn in_one_line(problem: &Problem) -> String {
+    format!("{}: {}", printable(problem.name()), words_of(problem))
 }

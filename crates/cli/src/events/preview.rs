@@ -1,6 +1,5 @@
 //! `events preview`: the usages that the upstream would get, without asking anybody.
 
-use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -12,19 +11,15 @@ use sampler_domain::{
 use sampler_verify::moment::Millis;
 use sampler_verify::words::counted;
 use sampler_verify::{History, Used};
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::failure::Failure;
 use crate::file::FileArguments;
-use crate::listing::Common;
 use crate::moment::time;
-use crate::output::{print, printable};
-use crate::show::{length_in_words, measures, print_json, target};
-use crate::table::table;
+use crate::show::{length_in_words, show, table_of};
 
-/// How many usages a table shows.
-const ROWS_SHOWN: usize = 10_000;
+const USAGES: &str = "target start end duration timestamp measured_usage";
 
 /// Shows the usages that the upstream would get for the events of a file, offline
 #[derive(Debug, Args)]
@@ -33,9 +28,7 @@ The usages follow by the rules of the worker, if the upstream accepts each and n
 
 Examples:
   sampler events preview events.ndjson
-  sampler events preview spans.csv --granularity hour --until 2026-12-01
-
-Exit codes: 0 all events go together, 1 some contradict others, 2 the command line or the file is wrong.")]
+  sampler events preview spans.csv --granularity hour --until 2026-12-01")]
 pub(super) struct Arguments {
     #[command(flatten)]
     file: FileArguments,
@@ -45,8 +38,6 @@ pub(super) struct Arguments {
     /// The windows of the worker: `SAMPLER_DIMENSION`
     #[arg(long, value_parser = ["minute", "hour", "day", "month"], default_value = "day")]
     granularity: String,
-    #[command(flatten)]
-    common: Common,
 }
 
 pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -64,25 +55,20 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         contract: Contract::Forever,
         suspend_after: 1,
     };
-    let history = History::of(arguments.file.open()?.read()?);
+    let file = arguments.file.open()?;
+    let history = History::of(file.read()?);
     let mut usages = Vec::new();
     for used in &history.used {
-        let span = span_of(used).map_err(|what| {
-            let line = used.line;
-            Failure::Input(format!("line {line}: {what}"))
-        })?;
+        let span = span_of(used);
+        let span = span.map_err(|what| file.wrong(&format!("line {}: {what}", used.line)))?;
         usages.extend(usages_of(span, Timestamp::clamped(until), &terms));
     }
     let contradictions = &history.contradictions;
-    if arguments.common.json {
-        print_json(&json!({ "usages": usages, "contradictions": contradictions }))?;
-    } else {
-        let mut words = String::new();
-        for contradiction in contradictions {
-            let _ = writeln!(words, "{}", printable(&contradiction.detail));
-        }
-        print(&(words + &in_words(&usages)))?;
-    }
+    let document = json!({ "usages": usages, "contradictions": contradictions });
+    show(&document, || {
+        let details = contradictions.iter().map(|it| format!("{}\n", it.detail));
+        details.collect::<String>() + &in_words(&usages)
+    })?;
     Ok(ExitCode::from(u8::from(!contradictions.is_empty())))
 }
 
@@ -137,29 +123,18 @@ fn span_of(used: &Used) -> Result<Span, String> {
 }
 
 fn in_words(usages: &[Usage]) -> String {
-    let header = ["target", "from", "to", "duration", "timestamp", "measures"];
-    let rows = usages.iter().take(ROWS_SHOWN).map(|usage| {
-        [
-            target(&usage.target.clone().into()),
-            usage.interval.start.to_string(),
-            usage.interval.end.to_string(),
-            length_in_words(usage.interval.duration()),
-            usage.end.to_string(),
-            measures(&sampler_api::measures(&usage.measured_usage)),
-        ]
-    });
     let all: Millis = usages.iter().map(|usage| usage.interval.duration()).sum();
-    let sum = format!(
-        "{} of {} together.\n",
-        counted(usages.len(), "usage"),
-        length_in_words(all)
-    );
-    if usages.is_empty() {
-        return sum;
-    }
-    let rest = match usages.len().saturating_sub(ROWS_SHOWN) {
-        0 => String::new(),
-        rest => format!("... and {rest} more; --json has all\n"),
-    };
-    format!("{}\n{rest}\n{sum}", table(header, rows, &[0, 1, 2, 4, 5]))
+    let (count, all) = (counted(usages.len(), "usage"), length_in_words(all));
+    let shown = usages.iter().map(|usage| {
+        json!({
+            "target": usage.target, "start": usage.interval.start, "end": usage.interval.end,
+            "duration": usage.interval.duration(), "timestamp": usage.start,
+            "measured_usage": usage.measured_usage,
+        })
+    });
+    let shown: Vec<Value> = shown.collect();
+    format!(
+        "{}\n{count} of {all} together.\n",
+        table_of(&shown, USAGES, "No usages.")
+    )
 }

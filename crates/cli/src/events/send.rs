@@ -1,36 +1,83 @@
 //! Sends events in batches until each is kept or refused.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt::Write;
 use std::time::Duration;
 
-use indicatif::HumanCount;
 use sampler_api::{Batch, BatchResult, Problem};
+use sampler_verify::words::{counted, form};
+use serde::Serialize;
 
 use super::input::FileEvent;
-use super::outcome::{Unsettled, given_up, judge, pause};
-use super::report::Report;
-use crate::api::{Api, ApiError, Request};
+use crate::api::{Api, ApiError, JSON, in_one_line, pause_until};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
-const PATH: [&str; 2] = ["v1", "events"];
 /// The longest body of a batch, in bytes: half of what a receiver takes by default.
 const BATCH_LEN_MAX: usize = 2 << 20;
 /// How often events whose outcome is unknown are sent again without any of them getting on.
 const ATTEMPTS: u32 = 12;
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// How many events that were refused are kept and shown; the others are counted.
+const REFUSALS_MAX: usize = 1_000;
+const REFUSALS_SHOWN: usize = 50;
+
+/// What became of events. The counts add up to all of them.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Report {
+    events: u64,
+    accepted: u64,
+    replayed: u64,
+    refused: u64,
+    pub(crate) refusals: Vec<Refusal>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Refusal {
+    pub(crate) line: u64,
+    pub(crate) status: u16,
+    pub(crate) problem: Problem,
+}
+
+impl Report {
+    fn refuse(&mut self, line: u64, status: u16, problem: Option<Problem>) {
+        (self.events, self.refused) = (self.events + 1, self.refused + 1);
+        if self.refusals.len() < REFUSALS_MAX {
+            self.refusals.push(Refusal {
+                line,
+                status,
+                problem: problem.unwrap_or_default(),
+            });
+        }
+    }
+
+    /// Whether all events are kept.
+    pub(crate) fn is_good(&self) -> bool {
+        self.refused == 0
+    }
+
+    /// For people.
+    pub(crate) fn words(&self) -> String {
+        let mut words = String::new();
+        for refusal in self.refusals.iter().take(REFUSALS_SHOWN) {
+            let (line, status) = (refusal.line, refusal.status);
+            let problem = in_one_line(&refusal.problem);
+            let _ = writeln!(words, "line {line}: {status} {problem}");
+        }
+        let shown = REFUSALS_SHOWN.min(self.refusals.len()) as u64;
+        if self.refused > shown {
+            let _ = writeln!(words, "... and {} more", self.refused - shown);
+        }
+        let events = counted(self.events, "event");
+        let (accepted, replayed, refused) = (self.accepted, self.replayed, self.refused);
+        words + &format!("{events}: {accepted} accepted, {replayed} replayed, {refused} refused.\n")
+    }
+}
 
 pub(crate) struct Sender<'a> {
     api: &'a Api,
     size: usize,
-    /// Events that are sent next: all of one kind.
-    batch: Vec<FileEvent>,
-    bytes: usize,
     report: Report,
-    /// How many events are kept or refused, for whom it interests.
-    done: Arc<AtomicU64>,
     progress: Progress,
 }
 
@@ -40,10 +87,7 @@ impl<'a> Sender<'a> {
         Self {
             api,
             size,
-            batch: Vec::new(),
-            bytes: 0,
             report: Report::default(),
-            done: Arc::default(),
             progress: Progress::to(Some(total)),
         }
     }
@@ -56,18 +100,9 @@ impl<'a> Sender<'a> {
         }
     }
 
-    pub(super) fn done(&self) -> Arc<AtomicU64> {
-        self.done.clone()
-    }
-
-    pub(crate) async fn send_events(
-        &mut self,
-        events: impl Iterator<Item = FileEvent>,
-    ) -> Result<(), Failure> {
-        for event in events {
-            self.add(event).await?;
-        }
-        self.flush().await
+    /// How many events are kept or refused.
+    pub(super) fn done(&self) -> u64 {
+        self.report.events
     }
 
     pub(crate) fn finish(self) -> Report {
@@ -75,110 +110,179 @@ impl<'a> Sender<'a> {
         self.report
     }
 
-    pub(super) async fn add(&mut self, event: FileEvent) -> Result<(), Failure> {
-        let first = self.batch.first();
-        let is_other = first.is_some_and(|first| first.is_cloud_event != event.is_cloud_event);
-        let is_full = self.bytes + event.body.len() > BATCH_LEN_MAX;
-        if is_other || is_full || self.batch.len() >= self.size {
-            self.flush().await?;
-        }
-        self.bytes += event.body.len() + 1;
-        self.batch.push(event);
-        Ok(())
-    }
-
-    /// Sends the batch until all of its events are kept or refused.
-    pub(super) async fn flush(&mut self) -> Result<(), Failure> {
-        self.bytes = 0;
-        self.show();
-        // Halves of a batch that is too large, in their order: the next one last.
-        let mut parts = vec![std::mem::take(&mut self.batch)];
-        while let Some(part) = parts.pop() {
-            if let Some(halves) = self.settle(part).await? {
-                parts.extend(halves);
-            }
-            self.show();
-        }
-        Ok(())
-    }
-
-    fn show(&mut self) {
-        let (events, refused) = (self.report.events(), self.report.refused);
-        self.done.store(events, Ordering::SeqCst);
-        let refused = format!(", {} refused", HumanCount(refused));
-        self.progress.show(events, events, "events", &refused);
-    }
-
-    /// Sends events until each is kept or refused. Returns the halves of a batch that the receiver
-    /// finds too large.
-    async fn settle(
+    /// Sends events in their order, in batches of one kind.
+    pub(crate) async fn send_events(
         &mut self,
-        mut part: Vec<FileEvent>,
-    ) -> Result<Option<[Vec<FileEvent>; 2]>, Failure> {
+        events: impl IntoIterator<Item = FileEvent>,
+    ) -> Result<(), Failure> {
+        let (mut batch, mut bytes) = (Vec::<FileEvent>::new(), 0);
+        for event in events {
+            let first = batch.first();
+            let is_other = first.is_some_and(|first| first.is_cloud_event != event.is_cloud_event);
+            let is_full = batch.len() >= self.size || bytes + event.body.len() > BATCH_LEN_MAX;
+            if is_other || is_full {
+                self.settle(std::mem::take(&mut batch)).await?;
+                bytes = 0;
+            }
+            bytes += event.body.len() + 1;
+            batch.push(event);
+        }
+        self.settle(batch).await
+    }
+
+    /// Sends a batch until each of its events is kept or refused; in halves, if it is too large.
+    async fn settle(&mut self, mut batch: Vec<FileEvent>) -> Result<(), Failure> {
         let (mut attempt, mut own) = (1, PAUSE_FIRST);
-        while !part.is_empty() {
-            let outcomes = match self.post(&part).await {
+        while !batch.is_empty() {
+            self.show();
+            let outcomes = match self.post(&batch).await {
                 Ok(outcomes) => outcomes,
-                Err(error) if error.status() == Some(413) => return Ok(self.halved(part, &error)),
-                Err(error) if self.report.events() > 0 => {
-                    return Err(Failure::RefusedMidway(error));
+                Err(error) if error.status() == Some(413) && batch.len() > 1 => {
+                    let second = batch.split_off(batch.len() / 2);
+                    Box::pin(self.settle(batch)).await?;
+                    return Box::pin(self.settle(second)).await;
                 }
+                Err(error) if error.status() == Some(413) => {
+                    let problem = error.problem().cloned();
+                    self.report.refuse(batch[0].line, 413, problem);
+                    return Ok(());
+                }
+                Err(error) if self.done() > 0 => return Err(Failure::RefusedMidway(error)),
                 Err(error) => return Err(error.into()),
             };
-            let before = part.len();
-            let unsettled: Vec<Unsettled> = judge(&mut self.report, part, outcomes);
-            if unsettled.is_empty() {
-                break;
-            }
-            if unsettled.len() < before {
+            let sent = batch.len();
+            let left = self.judge(batch, outcomes);
+            if left.len() < sent {
                 (attempt, own) = (1, PAUSE_FIRST);
             } else if attempt == ATTEMPTS {
-                return Err(given_up(&unsettled, self.report.events()));
+                return Err(given_up(left, self.done()));
             }
-            tokio::time::sleep(pause(own, &unsettled)).await;
+            if !left.is_empty() {
+                let asked = left.iter().filter_map(|(_, outcome)| outcome.retry_after);
+                let asked = Duration::from_secs(asked.max().unwrap_or_default());
+                tokio::time::sleep(pause_until(own, Some(own.max(asked)))).await;
+            }
             (attempt, own) = (attempt + 1, (own * 2).min(PAUSE_MAX));
-            part = unsettled.into_iter().map(|(event, _)| event).collect();
+            batch = left.into_iter().map(|(event, _)| event).collect();
         }
-        Ok(None)
+        self.show();
+        Ok(())
     }
 
-    /// The halves of what is too large; an event alone is refused.
-    fn halved(
+    fn show(&self) {
+        let refused = format!(", {} refused", self.report.refused);
+        self.progress.show(self.done(), "events", &refused);
+    }
+
+    /// Counts what is kept or refused for good. Returns the others. Behind one of these a refusal may follow from
+    /// what it says, and is not final.
+    fn judge(
         &mut self,
-        mut part: Vec<FileEvent>,
-        error: &ApiError,
-    ) -> Option<[Vec<FileEvent>; 2]> {
-        if part.len() > 1 {
-            let second = part.split_off(part.len() / 2);
-            return Some([second, part]);
+        batch: Vec<FileEvent>,
+        outcomes: Vec<BatchResult>,
+    ) -> Vec<(FileEvent, BatchResult)> {
+        let mut left = Vec::new();
+        for (event, outcome) in batch.into_iter().zip(outcomes) {
+            match outcome.status {
+                200..=299 => {
+                    self.report.events += 1;
+                    let is_replayed = outcome.replayed == Some(true);
+                    self.report.replayed += u64::from(is_replayed);
+                    self.report.accepted += u64::from(!is_replayed);
+                }
+                409 | 422 if !left.is_empty() => left.push((event, outcome)),
+                status if is_final(&outcome) => {
+                    self.report.refuse(event.line, status, outcome.problem);
+                }
+                _ => left.push((event, outcome)),
+            }
         }
-        let problem = error.problem().cloned().unwrap_or_else(|| Problem {
-            detail: error.to_string(),
-            ..Problem::default()
-        });
-        self.report.refuse(part[0].line, 413, problem);
-        None
+        left
     }
 
-    async fn post(&self, part: &[FileEvent]) -> Result<Vec<BatchResult>, ApiError> {
-        let bodies: Vec<&str> = part.iter().map(|event| event.body.as_str()).collect();
-        let body = format!("[{}]", bodies.join(",\n")).into_bytes();
-        let media_type = if part[0].is_cloud_event {
+    async fn post(&self, batch: &[FileEvent]) -> Result<Vec<BatchResult>, ApiError> {
+        let bodies: Vec<&str> = batch.iter().map(|event| event.body.as_str()).collect();
+        let body = format!("[{}]", bodies.join(",\n"));
+        let media_type = if batch[0].is_cloud_event {
             "application/cloudevents-batch+json"
         } else {
-            "application/json"
+            JSON
         };
-        let request = Request::post(&PATH).body(media_type, body);
-        let answer = self.api.call(&request).await?;
-        let Batch { mut results, .. } = answer.read(&PATH)?;
+        let answer = self.api.post(&["v1", "events"], media_type, body).await?;
+        let Batch { mut results, .. } = answer.read()?;
         results.sort_by_key(|outcome| outcome.index);
         let indices = results.iter().map(|outcome| outcome.index);
-        if !indices.eq(0..part.len()) {
-            return Err(ApiError::Unreadable {
-                path: "/v1/events".to_owned(),
-                reason: "not each event has a result".to_owned(),
-            });
+        if !indices.eq(0..batch.len()) {
+            let what = "the answer to /v1/events cannot be read: not each event has a result";
+            return Err(ApiError::new(what));
         }
         Ok(results)
+    }
+}
+
+/// Whether the event was refused for good. An update is sent until its other half is kept, too: the target
+/// is not metered meanwhile.
+fn is_final(outcome: &BatchResult) -> bool {
+    let is_half_kept = outcome.problem.as_ref().is_some_and(Problem::has_stopped);
+    !matches!(outcome.status, 408 | 429 | 500..) && !is_half_kept
+}
+
+/// The failure where events get no final answer however often they are sent. At least one is left.
+fn given_up(mut left: Vec<(FileEvent, BatchResult)>, done: u64) -> Failure {
+    let count = left.len();
+    let (
+        event,
+        BatchResult {
+            status, problem, ..
+        },
+    ) = left.swap_remove(0);
+    let why = problem
+        .as_ref()
+        .map(|problem| format!(" {}", in_one_line(problem)));
+    let words = format!(
+        "{} {} no final answer, the first in line {}: {status}{}; {} before {} done; send the file again: \
+         what is kept is recognised",
+        counted(count, "event"),
+        form(count, "has", "have"),
+        event.line,
+        why.unwrap_or_default(),
+        counted(done, "event"),
+        form(done, "is", "are"),
+    );
+    Failure::RefusedMidway(ApiError::of_event(words, status, problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_without_a_final_answer_are_told_with_the_first_of_them() {
+        let problem = Problem {
+            r#type: "/problems/throttled".to_owned(),
+            detail: "Nothing was kept.".to_owned(),
+            ..Problem::default()
+        };
+        let outcome = BatchResult {
+            index: 0,
+            status: 503,
+            replayed: None,
+            span: None,
+            problem: Some(problem),
+            retry_after: None,
+        };
+        let event = FileEvent {
+            line: 7,
+            is_cloud_event: false,
+            body: String::new(),
+        };
+        let failure = given_up(vec![(event, outcome)], 6);
+        let words = "1 event has no final answer, the first in line 7: 503 throttled: Nothing was kept.; 6 events \
+                     before are done; send the file again: what is kept is recognised";
+        assert_eq!(failure.to_string(), words);
+        assert_eq!(
+            (failure.exit_code(), &failure.document()["status"]),
+            (3, &503.into())
+        );
     }
 }

@@ -15,10 +15,10 @@ use super::state::{Batch, Cursor, Kind, Mark, Refused, Step};
 use super::store::Store;
 use super::translate::task_end;
 use super::usage_event::{Record, UsageEvent, old_enough};
+use crate::event::SpanSeen;
 use crate::failure::Failure;
 use crate::output::{note, print, print_json_text, printable, wants_json, warn};
 use crate::show::print_json;
-use crate::snapshot::SpanSeen;
 
 /// How often running tasks are looked up, and how often a line says how it goes, in ms.
 const TASKS_EVERY: Millis = 600_000;

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::lists::Listed;
 use super::state::{Bound, Change, FeedState, Idle, Kind, Outcome, Phase, Tracked, Unknown, Why};
 use super::usage_event::{Quantities, Record};
-use crate::snapshot::{Comparison, Difference, Instance, SpanSeen};
+use crate::event::SpanSeen;
+use crate::snapshot::{Difference, Instance, compare as compare_all};
 
 /// The hole, and what is known about it.
 pub(super) struct Hole<'a> {
@@ -265,13 +266,10 @@ fn compare(at: Millis, expected: &Expected<'_>, spans: &[SpanSeen]) -> Vec<Diffe
         });
     }
     let compared = instances.into_iter().map(|(resource, instances)| {
-        let mut comparison = Comparison::new(at, at, instances);
         let spans = spans
             .iter()
             .filter(|span| span.target.resource_id == resource);
-        spans.for_each(|span| comparison.add(span.clone()));
-        comparison.before();
-        comparison.finish()
+        compare_all(at, at, &instances, spans)
     });
     compared.collect()
 }

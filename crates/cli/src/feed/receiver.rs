@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use sampler_api::Problem;
 use sampler_verify::moment::Millis;
 use serde_json::{Value, json};
 
@@ -10,12 +11,12 @@ use super::lists::{EventPage, Listed, TaskState, Unread};
 use super::platform::{Platform, Trouble, is_certificate, may_pass};
 use super::state::{Mark, Refusal, Refused};
 use super::usage_event::Record;
-use crate::api::{Api, ApiError};
+use crate::api::{Api, ApiError, in_one_line};
 use crate::clock;
-use crate::events::{FileEvent, Sender, in_one_line};
+use crate::event::SpanSeen;
+use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
 use crate::output::warn;
-use crate::snapshot::SpanSeen;
 
 /// How many events are sent at once.
 const BATCH: usize = 500;
@@ -43,7 +44,6 @@ impl Live {
             };
             let may_pass = match &failure {
                 Failure::Api(error) | Failure::RefusedMidway(error) => may_be_answered(error),
-                Failure::Unsettled(..) => true,
                 _ => false,
             };
             Err(self.trouble(may_pass, failure))
@@ -128,8 +128,9 @@ impl Outside for Live {
 
 /// Whether the receiver may answer otherwise later.
 fn may_be_answered(error: &ApiError) -> bool {
+    let has_stopped = error.problem().is_some_and(Problem::has_stopped);
     match error.status() {
-        Some(status) => may_pass(status),
+        Some(status) => has_stopped || may_pass(status),
         None => !is_certificate(&error.to_string()),
     }
 }

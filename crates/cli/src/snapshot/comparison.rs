@@ -6,17 +6,15 @@
 //! would run beside it.
 //!
 //! The provider says since when an instance runs, whatever its plan. Some of that time may be in spans
-//! that have ended: a start from before their end would bill that time twice. So where an instance has
-//! no span, its earlier spans are read, too.
+//! that have ended: a start from before their end would bill that time twice.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use sampler_api::Target;
 use sampler_verify::moment::Millis;
-use serde::Deserialize;
+use serde::Serialize;
 
-use super::proposal::{Difference, Found};
-use crate::event::{Measured, are_equal};
+use crate::event::{Event, Measured, SpanSeen, are_equal};
 
 /// An instance that runs, as its provider knows it.
 #[derive(Clone, Debug)]
@@ -28,227 +26,193 @@ pub(crate) struct Instance {
     pub(crate) measured_usage: Option<Vec<Measured>>,
 }
 
-/// A span of the API, as far as it matters here.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct SpanSeen {
-    pub(crate) id: String,
-    pub(crate) target: Target,
-    pub(crate) measured_usage: Vec<Measured>,
-    pub(crate) start: Millis,
-    pub(crate) end: Option<Millis>,
+/// What differs, with the events that would make the spans agree. Each can be sent as it is.
+#[derive(Debug, Serialize)]
+pub(crate) struct Difference {
+    pub(crate) at: Millis,
+    /// How many instances were compared.
+    pub(crate) checked: usize,
+    pub(crate) open_without_instance: Vec<Found>,
+    pub(crate) instance_without_span: Vec<Found>,
+    pub(crate) differs: Vec<Found>,
+}
+
+/// One that differs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Found {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) span: Option<String>,
+    target: Target,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) start: Option<Millis>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<Said>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<Said>,
+    pub(crate) proposal: Event,
+}
+
+/// What the provider, or the span, says of an instance, as far as both differ.
+#[derive(Debug, Serialize)]
+struct Said {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured_usage: Option<Vec<Measured>>,
 }
 
 /// What distinguishes an instance and its customer, whatever the plan.
 pub(crate) type Key = [String; 4];
 
-/// The instances of one key, whose plans differ.
-#[derive(Debug)]
-struct Group {
-    state: GroupState,
-    /// The places of its instances.
-    places: Vec<usize>,
-    /// Spans of it with plans that the provider does not know.
-    other_plans: Vec<SpanSeen>,
-    /// When its last span ended, of those that ended before.
+/// The instances and the spans of one key.
+#[derive(Default)]
+struct Group<'a> {
+    instances: Vec<&'a Instance>,
+    /// The spans that ran at the time of the snapshot.
+    ran: Vec<&'a SpanSeen>,
+    /// A span begins later.
+    is_later: bool,
+    /// When the last span ended, of those that ended before.
     ended: Option<Millis>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum GroupState {
-    /// No span of it ran.
-    Idle,
-    /// Spans of it ran. What starts now begins no earlier than the time of the snapshot.
-    Ran,
-    /// Nothing is to start: a span of it began since then, or has stopped since then.
-    Settled,
-}
-
-#[derive(Debug)]
-enum InstanceState {
-    /// No span was found yet.
-    Alone,
-    /// There is a span, and nothing to propose.
-    Agrees,
-    /// There is a span with another plan or other measures.
-    Differs(Box<SpanSeen>),
-}
-
-/// A comparison that has not ended.
-#[derive(Debug)]
-pub(crate) struct Comparison {
+/// Compares the instances that ran at a time with the spans that are known. No start is dated before `floor`: it
+/// would be refused.
+pub(crate) fn compare<'a>(
     at: Millis,
-    /// No start is dated earlier: it would be refused.
     floor: Millis,
-    instances: Vec<Instance>,
-    states: Vec<InstanceState>,
-    groups: Vec<Group>,
-    by_key: HashMap<Key, usize>,
-    open: Vec<SpanSeen>,
+    instances: &'a [Instance],
+    spans: impl IntoIterator<Item = &'a SpanSeen>,
+) -> Difference {
+    let mut groups: BTreeMap<Key, Group<'a>> = BTreeMap::new();
+    for instance in instances {
+        let group = groups.entry(key_of(&instance.target)).or_default();
+        group.instances.push(instance);
+    }
+    for span in spans {
+        let group = groups.entry(key_of(&span.target)).or_default();
+        match span.end {
+            _ if span.start > at => group.is_later = true,
+            // A span of no length may have been started by the very event that would be proposed, and that
+            // would be taken for a repeat.
+            Some(end) if end <= at => {
+                let end = end.saturating_add(i64::from(end == span.start));
+                group.ended = group.ended.max(Some(end));
+            }
+            _ => group.ran.push(span),
+        }
+    }
+    let mut difference = Difference {
+        at,
+        checked: instances.len(),
+        open_without_instance: Vec::new(),
+        instance_without_span: Vec::new(),
+        differs: Vec::new(),
+    };
+    for group in groups.into_values() {
+        difference.add(group, floor.min(at));
+    }
+    difference
 }
 
-impl Comparison {
-    /// Compares with the instances that ran at a time. The spans that ran then, or begin later, come next.
-    pub(crate) fn new(at: Millis, floor: Millis, instances: Vec<Instance>) -> Self {
-        let mut groups: Vec<Group> = Vec::new();
-        let mut by_key = HashMap::new();
-        for (place, instance) in instances.iter().enumerate() {
-            let group = *by_key.entry(key_of(&instance.target)).or_insert_with(|| {
-                groups.push(Group::new());
-                groups.len() - 1
-            });
-            groups[group].places.push(place);
-        }
-        Self {
-            at,
-            floor: floor.min(at),
-            states: instances.iter().map(|_| InstanceState::Alone).collect(),
-            instances,
-            groups,
-            by_key,
-            open: Vec::new(),
-        }
+impl Difference {
+    /// All that differ, each with the meaning of its list.
+    pub(crate) fn items(&self) -> impl Iterator<Item = (&'static str, &Found)> {
+        let lists = [
+            ("no longer runs", &self.open_without_instance),
+            ("was not started", &self.instance_without_span),
+            ("has changed", &self.differs),
+        ];
+        lists
+            .into_iter()
+            .flat_map(|(meaning, items)| items.iter().map(move |item| (meaning, item)))
     }
 
-    /// Takes a span that ran at the time of the snapshot, or begins later.
-    pub(crate) fn add(&mut self, span: SpanSeen) {
-        let Some(group) = self.by_key.get(&key_of(&span.target)).copied() else {
-            if span.start <= self.at && span.end.is_none() {
-                self.open.push(span);
-            }
-            return;
-        };
-        if span.start > self.at {
-            self.groups[group].state = GroupState::Settled;
-            return;
-        }
-        if self.groups[group].state == GroupState::Idle {
-            self.groups[group].state = GroupState::Ran;
-        }
-        let Some(place) = self.place_of(group, &span.target) else {
-            self.groups[group].other_plans.push(span);
-            return;
-        };
-        let expected = self.instances[place].measured_usage.as_deref();
-        let differs = expected.is_some_and(|it| !are_equal(it, &span.measured_usage));
-        self.states[place] = match span.end {
-            None if differs => InstanceState::Differs(Box::new(span)),
-            _ => InstanceState::Agrees,
-        };
-    }
-
-    /// All of these have come. Returns the time whose spans decide from when instances without a span
-    /// start; none where no start depends on any.
-    pub(crate) fn before(&mut self) -> Option<(Millis, Millis)> {
-        for group in 0..self.groups.len() {
-            self.join_other_plans(group);
-        }
-        let idle = self.groups.iter().filter(|it| it.state == GroupState::Idle);
-        let places = idle.flat_map(|group| &group.places);
-        let earliest = places
-            .filter_map(|place| self.instances[*place].since)
-            .min()?;
-        let from = earliest.max(self.floor);
-        (from < self.at).then_some((from, self.at))
-    }
-
-    /// Joins a span and an instance that differ in the plan alone, if one of each is left over.
-    fn join_other_plans(&mut self, group: usize) {
-        let group = &mut self.groups[group];
-        let mut spans = std::mem::take(&mut group.other_plans);
-        let states = &self.states;
-        let is_alone = |place: &&usize| matches!(states[**place], InstanceState::Alone);
-        let left: Vec<usize> = group.places.iter().filter(is_alone).copied().collect();
-        let has_stopped = spans.iter().any(|span| span.end.is_some());
-        let may_go_on = group.state == GroupState::Ran && !has_stopped;
-        if let ([place], 1, true) = (left.as_slice(), spans.len(), may_go_on)
-            && let Some(span) = spans.pop()
-        {
-            self.states[*place] = InstanceState::Differs(Box::new(span));
-            return;
-        }
-        if has_stopped {
-            group.state = GroupState::Settled;
-        }
-        self.open
-            .extend(spans.into_iter().filter(|it| it.end.is_none()));
-    }
-
-    /// Takes a span that ran in the time before.
-    pub(crate) fn add_before(&mut self, span: &SpanSeen) {
-        let Some(group) = self.by_key.get(&key_of(&span.target)).copied() else {
-            return;
-        };
-        let place = self.place_of(group, &span.target);
-        let group = &mut self.groups[group];
-        let Some(end) = span.end.filter(|end| *end <= self.at) else {
-            // It ran at the time of the snapshot. Its start came meanwhile, if it was not seen before.
-            if let Some(state) = place.map(|place| &mut self.states[place])
-                && matches!(state, InstanceState::Alone)
-            {
-                *state = InstanceState::Agrees;
-            }
-            if group.state == GroupState::Idle {
-                group.state = GroupState::Settled;
-            }
-            return;
-        };
-        // A span of no length may have been started by the very event that would be proposed, and that
-        // would be taken for a repeat.
-        let end = end.saturating_add(i64::from(end == span.start));
-        group.ended = group.ended.max(Some(end));
-    }
-
-    pub(crate) fn finish(self) -> Difference {
-        let mut difference = Difference::of(self.at, self.instances.len());
-        for span in &self.open {
-            difference
-                .open_without_instance
-                .push(Found::gone(span, self.at));
-        }
-        for (place, (instance, state)) in self.instances.iter().zip(&self.states).enumerate() {
-            match state {
-                InstanceState::Agrees => {}
-                InstanceState::Differs(span) => {
-                    let found = Found::changed(span, instance, self.at);
-                    difference.differs.push(found);
-                }
-                InstanceState::Alone => {
-                    let start = self.start_of(place).map(|at| Found::new(instance, at));
-                    difference.instance_without_span.extend(start);
-                }
+    fn add(&mut self, group: Group<'_>, floor: Millis) {
+        let at = self.at;
+        let has_run = !group.ran.is_empty();
+        let (mut ran, mut alone) = (group.ran, Vec::new());
+        for instance in group.instances {
+            let is_same = |span: &&SpanSeen| span.target.plan_id == instance.target.plan_id;
+            let Some(place) = ran.iter().position(is_same) else {
+                alone.push(instance);
+                continue;
+            };
+            let span = ran.swap_remove(place);
+            let said = instance.measured_usage.as_deref();
+            let differs = said.is_some_and(|said| !are_equal(said, &span.measured_usage));
+            if differs && span.end.is_none() {
+                self.differs.push(Found::changed(span, instance, at));
             }
         }
-        difference
-    }
-
-    /// From when the start of an instance without a span is proposed; none where it is not.
-    fn start_of(&self, place: usize) -> Option<Millis> {
-        let instance = &self.instances[place];
-        let group = &self.groups[self.by_key[&key_of(&instance.target)]];
-        match (group.state, instance.since) {
-            (GroupState::Settled, _) => None,
-            (GroupState::Idle, Some(since)) => {
-                let since = since.max(group.ended.unwrap_or(since));
-                Some(since.max(self.floor).min(self.at))
-            }
-            (GroupState::Idle, None) | (GroupState::Ran, _) => Some(self.at),
+        let is_settled = group.is_later || ran.iter().any(|span| span.end.is_some());
+        if let ([span], [instance], false) = (&ran[..], &alone[..], is_settled) {
+            self.differs.push(Found::changed(span, instance, at));
+            return;
         }
-    }
-
-    /// The place of the instance of a group that has the plan of a target.
-    fn place_of(&self, group: usize, target: &Target) -> Option<usize> {
-        let mut places = self.groups[group].places.iter().copied();
-        places.find(|place| self.instances[*place].target.plan_id == target.plan_id)
+        let open = ran.into_iter().filter(|span| span.end.is_none());
+        self.open_without_instance
+            .extend(open.map(|span| Found::gone(span, at)));
+        if is_settled {
+            return;
+        }
+        for instance in alone {
+            let since = instance.since.filter(|_| !has_run);
+            let since = since.map(|since| since.max(group.ended.unwrap_or(since)));
+            let start = since.map_or(at, |since| since.max(floor).min(at));
+            self.instance_without_span.push(Found::new(instance, start));
+        }
     }
 }
 
-impl Group {
-    fn new() -> Self {
+impl Found {
+    /// An open span without an instance.
+    fn gone(span: &SpanSeen, at: Millis) -> Self {
         Self {
-            state: GroupState::Idle,
-            places: Vec::new(),
-            other_plans: Vec::new(),
-            ended: None,
+            span: Some(span.id.clone()),
+            start: Some(span.start),
+            ..Self::proposing(Event::new("stop", span.target.clone(), at))
+        }
+    }
+
+    /// An instance without a span.
+    fn new(instance: &Instance, at: Millis) -> Self {
+        Self::proposing(Event {
+            measured_usage: Some(instance.measured_usage.clone().unwrap_or_default()),
+            ..Event::new("start", instance.target.clone(), at)
+        })
+    }
+
+    /// A span with another plan or other measures than its instance.
+    fn changed(span: &SpanSeen, instance: &Instance, at: Millis) -> Self {
+        let (plan, before) = (&instance.target.plan_id, &span.target.plan_id);
+        let measures = instance.measured_usage.as_ref();
+        let other = measures.filter(|it| !are_equal(it, &span.measured_usage));
+        let has_other_plan = plan != before;
+        let said = |plan: &String, measured_usage| Said {
+            plan_id: has_other_plan.then(|| plan.clone()),
+            measured_usage,
+        };
+        Self {
+            span: Some(span.id.clone()),
+            expected: Some(said(plan, other.cloned())),
+            kept: Some(said(before, other.map(|_| span.measured_usage.clone()))),
+            ..Self::proposing(Event {
+                measured_usage: Some(measures.unwrap_or(&span.measured_usage).clone()),
+                previous: has_other_plan.then(|| BTreeMap::from([("plan_id", before.clone())])),
+                ..Event::new("update", instance.target.clone(), at)
+            })
+        }
+    }
+
+    fn proposing(event: Event) -> Self {
+        Self {
+            span: None,
+            target: event.target.clone(),
+            start: None,
+            expected: None,
+            kept: None,
+            proposal: event.with_id(),
         }
     }
 }

@@ -65,7 +65,7 @@ impl Run<'_> {
 
     /// Checks spans. What does not fit is read again, and believed in the end.
     async fn rows(&self, mut left: Vec<(Span, Option<&Used>)>) -> Result<Vec<Row>, ApiError> {
-        let mut progress = Progress::to(Some(left.len() as u64));
+        let progress = Progress::to(Some(left.len() as u64));
         let (mut rows, mut usages) = (Vec::new(), 0);
         for round in 0..=ROUNDS {
             if round > 0 && !left.is_empty() {
@@ -89,8 +89,8 @@ impl Run<'_> {
                 }
                 usages += row.usages;
                 rows.push(row);
-                let (count, more) = (rows.len() as u64, format!(", {}", counted(usages, "usage")));
-                progress.show(count, count, "spans", &more);
+                let more = format!(", {}", counted(usages, "usage"));
+                progress.show(rows.len() as u64, "spans", &more);
             }
         }
         progress.finish();

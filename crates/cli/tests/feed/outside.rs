@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::receiver::Receiver;
 use super::world::{BEGIN, Foundation};
 use super::{Faults, Numbers};
+use crate::event::SpanSeen;
 use crate::failure::Failure;
 use crate::feed::follow::Outside;
 use crate::feed::lists::{EventPage, Listed, TaskState, Unread};
 use crate::feed::state::{Mark, Refusal, Refused};
 use crate::feed::usage_event::{Record, old_enough};
-use crate::snapshot::SpanSeen;
 
 /// How the feed learns that it is killed.
 pub(super) const KILLED: &str = "killed";

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use sampler_verify::moment::Millis;
 use serde_json::{Value, json};
 
-use crate::snapshot::SpanSeen;
+use crate::event::SpanSeen;
 
 /// A span: since when, how much, and until when.
 pub(super) type Span = (Millis, Value, Option<Millis>);

@@ -1,6 +1,6 @@
 //! Help, and command lines that are wrong.
 
-use crate::{file, run};
+use crate::{file, run, run_in};
 
 #[track_caller]
 fn refused(arguments: &[&str], part: &str) -> String {
@@ -86,10 +86,8 @@ fn commands(command: &clap::Command, words: &mut Vec<String>, all: &mut Vec<Vec<
 
 #[test]
 fn a_wrong_token_is_told_and_not_shown() {
-    let (_folder, events) = file("events.ndjson", "");
-    let (_folder2, token) = file("token", "one two\n");
-    let verify = ["verify", &events, "--token-file"];
-    let errors = refused(&[&verify[..], &[&token]].concat(), "holds no token");
-    assert!(!errors.contains("two"), "{errors}");
-    refused(&[&verify[..], &["/nowhere"]].concat(), "/nowhere: ");
+    let token = [("SAMPLER_TOKEN", "one two")];
+    let ended = run_in(&["spans"], &token);
+    ended.tells(2, &["SAMPLER_TOKEN holds no token"]);
+    assert!(!ended.errors.contains("two"), "{ended:?}");
 }

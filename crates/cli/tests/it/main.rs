@@ -2,13 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end with a panic")]
 
+mod actions;
 mod api;
 mod cases;
-mod commands;
 mod connection;
 mod events;
 mod habits;
 mod help;
+mod lists;
 mod single_events;
 mod snapshot;
 mod stub;
@@ -89,6 +90,11 @@ impl Ended {
 #[track_caller]
 fn json_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// A text whose words are separated by one space.
+fn spaced(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn run(arguments: &[&str]) -> Ended {

@@ -60,6 +60,24 @@ fn a_snapshot_shows_and_mends_what_differs() {
     );
 }
 
+/// A start is never dated at a time that is billed already.
+#[test]
+fn spans_of_before_are_read_where_a_start_depends_on_them() {
+    let mut world = World::new();
+    world.add("back", NOW - 50 * HOUR, 20, false);
+    let stub = world.start();
+    let since = NOW - 40 * HOUR;
+    let back = instance("back").replace('}', &format!(",\"since\":{since}}}"));
+    let found = snapshot(&stub, &back, &["--json"]).json();
+    let proposal = &found["instance_without_span"][0]["proposal"];
+    assert_eq!(proposal["timestamp"], NOW - 30 * HOUR);
+    let asked = [
+        format!("GET /v1/spans?resource_id=postgres&from={NOW}&limit=100"),
+        format!("GET /v1/spans?resource_id=postgres&from={since}&to={NOW}&limit=100"),
+    ];
+    assert_eq!(stub.whats(), asked);
+}
+
 #[test]
 fn a_wrong_file_is_told_with_its_line() {
     let stub = world();
