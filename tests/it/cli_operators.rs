@@ -60,7 +60,7 @@ async fn an_operator_ends_what_abacus_refuses() {
     cli.says(&["suspended"], &[&head[..], &row].concat()).await;
     let of_cause = cli.json(0, &["spans", "--cause", cause]).await;
     assert_eq!(of_cause["items"].as_array().unwrap().len(), 3);
-    let parts = ["spans due", "suspended", "usages/s"];
+    let parts = ["due ", "suspended ", "rate "];
     cli.says(&["backlog"], &parts).await;
     let backlog = cli.json(0, &["backlog"]).await;
     assert!(backlog["due"].is_u64(), "{backlog:#}");
@@ -192,7 +192,7 @@ async fn what_abacus_may_count_although_it_is_skipped_is_told() {
     assert_eq!(excluded["unanswered"], true, "{shown:#}");
     assert_eq!(shown["usages"], json!([]), "{shown:#}");
     let doubt = "(the upstream may count 0:30:00.000 of it: a post had no answer)";
-    cli.says(&["span", &span], &[doubt, " yes "]).await;
+    cli.says(&["span", &span], &[doubt, " true "]).await;
 
     // The verifier reads both sums, compares them, and tells what is in doubt.
     let verified = cli.json(0, &["verify", &file]).await;
@@ -232,7 +232,7 @@ async fn an_operator_says_how_many_starts_are_let_in() {
     let receiver = world.receiver().start().await.unwrap();
     until_ready(&world.http, &receiver).await;
     let cli = Cli::of(&receiver).await;
-    let parts = ["starts admitted", "100 %"];
+    let parts = ["starts.rate", " 100\n"];
     cli.says(&["control"], &parts).await;
 
     let set = ["control", "set", "--reason", "A drain."];
@@ -263,7 +263,7 @@ async fn an_operator_says_how_many_starts_are_let_in() {
 
     let all = ["--rate", "100", "--resource", "redis", "--paused", "true"];
     let all = [&set[..], &all].concat();
-    let text = cli.says(&all, &["100 %", "paused"]).await;
+    let text = cli.says(&all, &[" 100\n", " true\n"]).await;
     assert!(!text.contains("redis"), "{text}");
     for wrong in [
         &["--rate", "101"][..],

@@ -32,7 +32,7 @@ pub(crate) struct Connection {
     /// The address of the receiver [env: `SAMPLER_URL`] [default: `http://localhost:7070`]
     #[arg(long, global = true)]
     url: Option<Url>,
-    /// A client that gets the token, unless `SAMPLER_TOKEN` holds one; `SAMPLER_CLIENT_SECRET` is its secret [env: `SAMPLER_CLIENT_ID`]
+    /// A client that gets tokens, where `SAMPLER_TOKEN` is not set [env: `SAMPLER_CLIENT_ID`, `SAMPLER_CLIENT_SECRET`]
     #[arg(long, global = true, value_name = "ID")]
     client_id: Option<String>,
     /// The Cloud Foundry API that names the UAA of the client [env: `SAMPLER_CF_API`]

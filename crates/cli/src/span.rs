@@ -47,20 +47,23 @@ pub(crate) async fn run(arguments: Arguments, api: &Api) -> Result<ExitCode, Fai
     let path = ["v1", "spans", &span.id, "usages"];
     let (usages, _) = api.items::<Value>(&path, &query, usize::MAX).await?;
     show(&json!({ "span": document, "usages": usages }), || {
-        in_words(&span.proof, document.clone(), &usages, arguments.usages)
+        in_words(&span, document.clone(), &usages, arguments.usages)
     })?;
     Ok(ExitCode::from(u8::from(span.proof.is_broken())))
 }
 
-fn in_words(proof: &Proof, mut span: Value, usages: &[Value], shown: usize) -> String {
+fn in_words(span: &Span, mut document: Value, usages: &[Value], shown: usize) -> String {
     let mut take = |name| {
-        span.as_object_mut()
-            .and_then(|span| span.shift_remove(name))
+        let members = document.as_object_mut();
+        members.and_then(|members| members.shift_remove(name))
     };
     take("proof");
     let [skipped, again] = ["excluded", "again"].map(|name| ranges(take(name)));
-    let facts = facts(&span);
-    let mut words = format!("{facts}\nproof: {}\n\n", proof_in_words(proof));
+    let (facts, proof) = (facts(&document), proof_in_words(&span.proof));
+    let mut words = format!("{facts}\nproof: {proof}\n\n");
+    if span.delivery.unanswered {
+        words += "a post of the planned usage had no answer: the upstream may count it\n\n";
+    }
     for (name, ranges) in [("skipped", skipped), ("sent again", again)] {
         if !ranges.is_empty() {
             let _ = writeln!(words, "{name}:\n{}", table_of(&ranges, RANGES, ""));
