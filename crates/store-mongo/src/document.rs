@@ -88,8 +88,8 @@ pub(crate) fn stored_measures<'d, D: Deserializer<'d>>(reader: D) -> Result<Meas
 }
 
 impl SpanDocument {
-    /// The document of a span, changed at a time for the last time.
-    pub(crate) fn new(span: &Span, correlation_id: &str, changed_at: Timestamp) -> Self {
+    /// The document of a span with the key of its target, changed at a time for the last time.
+    pub(crate) fn new(span: &Span, key: Key, correlation_id: &str, changed_at: Timestamp) -> Self {
         let client = |client: &Option<ClientId>| client.as_ref().map(|it| it.as_str().to_owned());
         Self {
             id: id_to_bson(&span.id),
@@ -104,7 +104,7 @@ impl SpanDocument {
             end: span.end,
             end_dedup_id: span.end_id.clone().map(StoredId),
             stop_client: client(&span.stop_client),
-            processing: ProcessingDocument::new(span, changed_at),
+            processing: ProcessingDocument::new(span, key, changed_at),
         }
     }
 
@@ -169,9 +169,10 @@ pub(crate) fn measures_size(measures: &Measures) -> usize {
 /// If a name of the provider contains what BSON does not allow.
 pub(crate) fn open_span_document(
     span: &Span,
+    key: Key,
     now: Timestamp,
 ) -> Result<RawDocumentBuf, bson::error::Error> {
-    bson::serialize_to_raw_document_buf(&SpanDocument::new(span, OPEN, now))
+    bson::serialize_to_raw_document_buf(&SpanDocument::new(span, key, OPEN, now))
 }
 
 pub(crate) fn moment(timestamp: Timestamp) -> Bson {

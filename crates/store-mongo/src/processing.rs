@@ -34,9 +34,8 @@ pub(crate) struct ProcessingDocument {
 }
 
 impl ProcessingDocument {
-    pub(crate) fn new(span: &Span, changed_at: Timestamp) -> Self {
+    pub(crate) fn new(span: &Span, key: Key, changed_at: Timestamp) -> Self {
         let processing = span.processing.clone();
-        let key = Key::of(&span.target);
         Self {
             complete: processing.complete,
             last_interval: processing.last,

@@ -40,7 +40,7 @@ pub(crate) struct StartWrite {
 impl StartWrite {
     pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
         let key = Key::of(&new.span.target);
-        let document = open_span_document(&new.span, new.now).map_err(StoreError::refused)?;
+        let document = open_span_document(&new.span, key, new.now).map_err(StoreError::refused)?;
         Ok(Self { new, key, document })
     }
 

@@ -13,7 +13,7 @@ use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
 use futures_util::stream::{self, Stream};
 use mongodb::options::ReadConcern;
-use sampler_domain::{Policy, Timestamp};
+use sampler_domain::{Key, Policy, Timestamp};
 use sampler_store::StoreError;
 use sampler_store::group::CommandFailure;
 use tokio::time::Instant;
@@ -239,7 +239,12 @@ impl Conversion {
     fn of(raw: &RawDocument, policy: &Policy, now: Timestamp) -> Result<Self, Unreadable> {
         let original = Original::read(&Document::try_from(raw)?, policy, now)?;
         let (span, correlation_id) = (&original.span, &original.correlation_id);
-        let document = SpanDocument::new(span, correlation_id, original.changed_at);
+        let document = SpanDocument::new(
+            span,
+            Key::of(&span.target),
+            correlation_id,
+            original.changed_at,
+        );
         let mut members = bson::serialize_to_document(&document)?;
         members.remove("_id");
         let id = id_to_bson(&span.id);
