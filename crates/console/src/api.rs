@@ -8,17 +8,16 @@ use axum::Extension;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LINK, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sampler_api::{Problem, next_cursor_in};
-use sampler_service::security::Grant;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tower::ServiceExt;
-use url::form_urlencoded::Serializer;
 
-use crate::Console;
+use crate::query::Query;
+use crate::visit::Visit;
 
 /// The largest answer that a page is made of, in bytes.
 const ANSWER_MAX: usize = 16 << 20;
@@ -32,79 +31,62 @@ pub(crate) fn segment(text: &str) -> String {
     utf8_percent_encode(text, SEGMENT).to_string()
 }
 
-pub(crate) type Query = Vec<(String, String)>;
-
 pub(crate) struct Answer<T> {
     pub(crate) body: T,
     pub(crate) cursor: Option<String>,
     /// The entity tag. A change must name it, so that it applies only to the state that was shown.
-    pub(crate) tag: Option<String>,
+    pub(crate) tag: String,
 }
 
-/// Why a request is not served. As an answer of a handler, [`session::require`](crate::session)
+/// Why a request is not served. As an answer of a handler, [`frame::complete`](crate::frame::complete)
 /// makes a page of it.
 #[derive(Clone)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) problem: Box<Problem>,
-    pub(crate) retry_after: Option<String>,
+    pub(crate) retry_after: Option<HeaderValue>,
 }
 
-impl Console {
-    /// Reads something.
+impl Visit {
+    /// Reads what is at a path of the API.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
-        grant: &Grant,
         path: &str,
-        query: &[(String, String)],
+        query: &Query,
     ) -> Result<Answer<T>, Refusal> {
-        let request = Request::new(Body::empty());
-        self.send(grant, &address(path, query), request).await
+        let request = Request::get(query.at(path)).body(Body::empty());
+        self.send(request).await
     }
 
     /// Asks for a change; `tag` names the state that was shown, and is empty for a change of several
     /// things.
-    pub(crate) async fn act(
-        &self,
-        grant: &Grant,
-        method: Method,
-        path: &str,
-        tag: &str,
-        body: &Value,
-    ) -> Result<(), Refusal> {
-        let mut request = Request::new(Body::from(body.to_string()));
-        *request.method_mut() = method;
-        let json = HeaderValue::from_static("application/json");
-        request.headers_mut().insert(CONTENT_TYPE, json);
-        // A change that needs a tag is refused by the API without one.
-        let tag = HeaderValue::try_from(tag).ok();
-        if let Some(tag) = tag.filter(|tag| !tag.is_empty()) {
-            request.headers_mut().insert(IF_MATCH, tag);
+    pub(crate) async fn act(&self, path: &str, tag: &str, body: &Value) -> Result<(), Refusal> {
+        let mut request = Request::post(path).header(CONTENT_TYPE, "application/json");
+        // The API refuses a change that needs a tag without one.
+        if !tag.is_empty() {
+            request = request.header(IF_MATCH, tag);
         }
-        self.send::<Value>(grant, path, request).await.map(drop)
+        let request = request.body(Body::from(body.to_string()));
+        self.send::<Value>(request).await.map(drop)
     }
 
     async fn send<T: DeserializeOwned>(
         &self,
-        grant: &Grant,
-        address: &str,
-        mut request: Request<Body>,
+        request: http::Result<Request<Body>>,
     ) -> Result<Answer<T>, Refusal> {
-        *request.uri_mut() = address.parse().map_err(|_| Refusal::internal())?;
-        request.extensions_mut().insert(grant.clone());
-        let answered = self.parts.api.clone().oneshot(request).await;
-        let Ok(response) = answered;
+        let mut request = request.map_err(|_| Refusal::internal())?;
+        let grant = self.grant().ok_or_else(Refusal::no_page)?;
+        request.extensions_mut().insert(grant);
+        let Ok(response) = self.console.parts.api.clone().oneshot(request).await;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_MAX)
-            .collect()
-            .await
-            .map_err(|_| Refusal::internal())?
-            .to_bytes();
+        let body = Limited::new(body, ANSWER_MAX).collect().await;
+        let body = body.map_err(|_| Refusal::internal())?.to_bytes();
+        let text = |name| head.headers.get(name)?.to_str().ok();
         if !head.status.is_success() {
             return Err(Refusal {
                 status: head.status,
                 problem: serde_json::from_slice(&body).unwrap_or_default(),
-                retry_after: text(&head.headers, RETRY_AFTER.as_str()),
+                retry_after: head.headers.get(RETRY_AFTER).cloned(),
             });
         }
         let body = serde_json::from_slice(&body).map_err(|error| {
@@ -115,12 +97,10 @@ impl Console {
             );
             Refusal::internal()
         })?;
-        let links = text(&head.headers, LINK.as_str()).unwrap_or_default();
-        let tag = text(&head.headers, ETAG.as_str());
         Ok(Answer {
             body,
-            cursor: next_cursor_in(&links),
-            tag,
+            cursor: text(LINK).and_then(next_cursor_in),
+            tag: text(ETAG).unwrap_or_default().to_owned(),
         })
     }
 }
@@ -163,17 +143,4 @@ impl Refusal {
         }
         format!("Not available now: {}.", self.problem.title)
     }
-}
-
-/// A path with a query.
-pub(crate) fn address(path: &str, query: &[(String, String)]) -> String {
-    if query.is_empty() {
-        return path.to_owned();
-    }
-    let query = Serializer::new(String::new()).extend_pairs(query).finish();
-    format!("{path}?{query}")
-}
-
-fn text(headers: &HeaderMap, name: &str) -> Option<String> {
-    Some(headers.get(name)?.to_str().ok()?.to_owned())
 }

@@ -3,54 +3,63 @@
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use sampler_api::List;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::api::Refusal;
-use crate::parameters::{self, FORMAT};
+use crate::show;
 use crate::visit::Visit;
 
-/// Rows that are read at a time, and how often, for a file.
-const ROWS_AT_A_TIME: &str = "1000";
-const READS_MAX: usize = 20;
+/// The most rows of a file, in thousands.
+const THOUSANDS_MAX: usize = 20;
 
-/// All items of a list that the query of the visit asks for.
-pub(crate) async fn all<T: DeserializeOwned>(visit: &Visit, path: &str) -> Result<Vec<T>, Refusal> {
-    let mut asked = parameters::for_api(&visit.query);
-    for (name, value) in [
-        (FORMAT, None),
-        ("cursor", None),
-        ("limit", Some(ROWS_AT_A_TIME)),
-    ] {
-        asked = parameters::with(&asked, name, value);
-    }
-    let mut rows = Vec::new();
-    for _ in 0..READS_MAX {
-        let page = visit.get::<List<T>>(path, &asked).await?;
-        rows.extend(page.body.items);
-        let Some(cursor) = page.cursor else {
-            return Ok(rows);
-        };
-        asked = parameters::with(&asked, "cursor", Some(&cursor));
-    }
-    let detail = "There are more than 20,000 rows. Choose a shorter time.";
-    let status = StatusCode::BAD_REQUEST;
-    Err(Refusal::new(status, "Too many rows", detail))
-}
+/// A column of a file: its name, and the JSON Pointer to its values in the items of a list.
+pub(crate) type Column = (&'static str, &'static str);
 
-/// The names of columns, which have commas between them.
-pub(crate) fn cells(head: &str) -> Vec<&str> {
-    head.split(',').collect()
+impl Visit {
+    /// Whether the page is asked for as a file.
+    pub(crate) fn asks_for_file(&self) -> bool {
+        self.query.get("format") == "csv"
+    }
+
+    /// The address of the page as a file.
+    pub(crate) fn file_address(&self) -> String {
+        self.query.with("cursor", "").with("format", "csv").at("")
+    }
+
+    /// All items of a list that the query asks for.
+    pub(crate) async fn rows<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Refusal> {
+        let query = self.query.for_api().with("format", "");
+        let (items, has_more) = self.all(path, &query, THOUSANDS_MAX).await?;
+        if has_more {
+            let detail = "There are more than 20,000 rows. Choose a shorter time.";
+            let status = StatusCode::BAD_REQUEST;
+            return Err(Refusal::new(status, "Too many rows", detail));
+        }
+        Ok(items)
+    }
+
+    /// The list that the query asks for, as a file of this name.
+    pub(crate) async fn list_file(
+        &self,
+        path: &str,
+        name: &str,
+        columns: &[Column],
+    ) -> Result<Response, Refusal> {
+        let items: Vec<Value> = self.rows(path).await?;
+        let head = columns.iter().map(|(name, _)| (*name).to_owned());
+        let rows = items.iter().map(|item| {
+            let cell =
+                |pointer| show::value(pointer, item.pointer(pointer).unwrap_or(&Value::Null));
+            columns.iter().map(|(_, pointer)| cell(pointer)).collect()
+        });
+        Ok(file(name, std::iter::once(head.collect()).chain(rows)))
+    }
 }
 
 /// A file of this name with these lines.
-pub(crate) fn file<R: IntoIterator<Item = String>>(
-    name: &str,
-    head: &[&str],
-    rows: impl IntoIterator<Item = R>,
-) -> Response {
-    let mut text = line(head.iter().map(|cell| (*cell).to_owned()));
-    text.extend(rows.into_iter().map(line));
+pub(crate) fn file(name: &str, lines: impl Iterator<Item = Vec<String>>) -> Response {
+    let text: String = lines.map(|cells| line(&cells)).collect();
     let disposition = format!("attachment; filename=\"{name}.csv\"");
     let headers = [
         (CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
@@ -59,12 +68,10 @@ pub(crate) fn file<R: IntoIterator<Item = String>>(
     (headers, text).into_response()
 }
 
-fn line(cells: impl IntoIterator<Item = String>) -> String {
-    let cells = cells.into_iter().map(|cell| {
-        let plain = plain(&cell);
-        format!("\"{}\"", plain.replace('"', "\"\""))
-    });
-    cells.collect::<Vec<_>>().join(",") + "\r\n"
+fn line(cells: &[String]) -> String {
+    let cells = cells.iter().map(|cell| plain(cell).replace('"', "\"\""));
+    let cells: Vec<String> = cells.map(|cell| format!("\"{cell}\"")).collect();
+    cells.join(",") + "\r\n"
 }
 
 /// With one of these a spreadsheet begins a formula.
@@ -97,13 +104,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_quoted() {
+    fn what_providers_choose_is_quoted_and_no_formula_whatever_the_separator() {
         let cells = ["a\"b,c", "-5", "=x", ""].map(str::to_owned);
-        assert_eq!(line(cells), "\"a\"\"b,c\",\"-5\",\"'=x\",\"\"\r\n");
-    }
-
-    #[test]
-    fn what_providers_choose_is_no_formula_whatever_the_separator() {
+        assert_eq!(line(&cells), "\"a\"\"b,c\",\"-5\",\"'=x\",\"\"\r\n");
         for (text, expected) in [
             ("=1+1", "'=1+1"),
             ("@x", "'@x"),

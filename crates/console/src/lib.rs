@@ -1,31 +1,27 @@
 //! The console: pages of the receiver for people.
 //!
 //! Pages are made on the server and readable without JavaScript. They show the answers of the API
-//! within the same process ([`api`]), so its limits and scopes hold. [`session`] comes before every
-//! page: it knows the person who is signed in, and that person's scopes. All links are relative
-//! ([`address::relative`]), so that pages work below the prefix of a router.
+//! within the same process ([`api`]), so its limits and scopes hold. [`session::require`] comes before
+//! every page: it knows the person who is signed in. All links are relative ([`visit::relative`]), so
+//! that pages work below the prefix of a router.
 
-mod address;
 mod api;
-mod assets;
-mod attempts;
 mod cookies;
 mod csv;
-mod form;
-mod page;
+mod files;
+mod frame;
 mod pages;
-mod parameters;
+mod query;
 mod session;
 mod show;
 mod sign_in;
 mod timeline;
-mod view;
 mod visit;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use http::HeaderMap;
@@ -36,10 +32,10 @@ use sampler_service::http::not_found;
 use sampler_service::oauth::CodeFlow;
 use sampler_service::security::Authenticator;
 
-use assets::Assets;
-use attempts::Attempts;
+use api::Refusal;
 pub use cookies::Keys;
-use pages::acts::{self, ActKind};
+use pages::acts;
+use sign_in::Attempts;
 
 pub const PATH: &str = "/console";
 
@@ -63,7 +59,6 @@ pub struct Parts {
 
 pub struct Console {
     parts: Parts,
-    assets: Assets,
     attempts: Attempts,
 }
 
@@ -71,7 +66,6 @@ impl Console {
     pub fn new(parts: Parts) -> Self {
         Self {
             parts,
-            assets: Assets::embedded(),
             attempts: Attempts::default(),
         }
     }
@@ -79,44 +73,30 @@ impl Console {
     /// The routes of the console, all below [`PATH`], and the way to it from the root.
     pub fn routes(self) -> Router {
         let console = Arc::new(self);
-        let act = acts::routes;
-        let pages = Router::new()
+        let mut pages = Router::new()
             .route("/console", get(pages::overview::show))
             .route("/console/", get(pages::overview::show))
             .route("/console/spans", get(pages::spans::list))
             .route("/console/spans/{id}", get(pages::span::show))
-            .route("/console/spans/{id}/resume", act(ActKind::Resume))
-            .route("/console/spans/{id}/skip", act(ActKind::Skip))
-            .route("/console/spans/{id}/resend", act(ActKind::Resend))
             .route("/console/suspended", get(pages::suspended::show))
-            .route(
-                "/console/suspended/{cause}/resume",
-                act(ActKind::ResumeCause),
-            )
             .route("/console/usage", get(pages::usage::show))
             .route("/console/audit", get(pages::audit::show))
             .route("/console/sign-out", post(sign_in::end))
-            .route("/console/{*rest}", get(pages::nothing))
-            .layer(middleware::from_fn_with_state(
-                Arc::clone(&console),
-                session::require,
-            ));
-        // Without a session: it begins and ends here.
-        let around = Router::new()
+            .route("/console/{*rest}", get(async || Refusal::no_page()));
+        for action in acts::ACTIONS {
+            let path = format!("/console/{}/{{id}}/{}", action.0, action.1);
+            pages = pages.route(&path, acts::page_and_form(action));
+        }
+        pages
+            .layer(from_fn_with_state(Arc::clone(&console), session::require))
+            // Without a session: it begins and ends here.
             .route("/", get(root))
             .route("/console/sign-in", get(sign_in::begin))
             .route("/console/callback", get(sign_in::complete))
             .route("/console/signed-out", get(sign_in::ended))
-            .route("/console/assets/{name}", get(assets::serve));
-        pages
-            .merge(around)
-            .layer(middleware::from_fn(page::protect))
+            .route("/console/assets/{release}/{name}", get(files::serve))
+            .layer(from_fn_with_state(Arc::clone(&console), frame::complete))
             .with_state(console)
-    }
-
-    /// Whether nobody needs to sign in.
-    fn is_open(&self) -> bool {
-        self.parts.sign_in.is_none()
     }
 }
 

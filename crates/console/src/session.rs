@@ -12,40 +12,34 @@ use axum::response::{IntoResponse, Redirect, Response};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::SET_COOKIE;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use percent_encoding::percent_decode_str;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use sampler_domain::{ClientId, Timestamp};
 use sampler_service::environment::Random;
 use sampler_service::oauth::Claims;
 use sampler_service::security::Grant;
 use serde::{Deserialize, Serialize};
 
-use crate::address::is_secure;
 use crate::api::Refusal;
-use crate::page::{Frame, refused};
-use crate::{Console, cookies, sign_in};
+use crate::{Console, sign_in};
 
 /// The name of its cookie.
-const SESSION: &str = "sampler_console";
+pub(crate) const SESSION: &str = "sampler_console";
 
 /// The longest session, in ms, where no token says it.
 const OPEN_FOR: i64 = 7 * 24 * 60 * 60 * 1_000;
 
-/// The most bytes of a cookie that browsers keep.
-const COOKIE_MAX: usize = 4_000;
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Content {
-    /// The token that each form must repeat.
-    csrf: String,
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Session {
+    /// The secret that each form must repeat.
+    pub(crate) csrf: String,
     /// When it ends, ms since the epoch.
     until: i64,
-    /// The person; `None` if no sign-in is needed.
-    person: Option<Person>,
+    /// None if no sign-in is needed.
+    pub(crate) person: Option<Person>,
 }
 
 /// Somebody who has signed in.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Person {
     pub(crate) name: String,
     /// The client that the token was for.
@@ -53,143 +47,89 @@ pub(crate) struct Person {
     pub(crate) scopes: Vec<String>,
 }
 
-/// A session, with what its scopes allow.
-#[derive(Clone, Debug)]
-pub(crate) struct Session {
-    content: Content,
-    grant: Grant,
-}
-
 impl Session {
-    /// The session of somebody who has signed in; none where the scopes allow nothing.
-    pub(crate) fn of_person(person: Person, until: Timestamp, random: &dyn Random) -> Option<Self> {
-        Self::of_content(Content {
+    pub(crate) fn new(person: Option<Person>, until: Timestamp, random: &dyn Random) -> Self {
+        Self {
             csrf: secret(random),
             until: until.as_millis(),
-            person: Some(person),
-        })
+            person,
+        }
     }
 
-    /// A session where nobody needs to sign in.
-    fn open(now: Timestamp, random: &dyn Random) -> Option<Self> {
-        Self::of_content(Content {
-            csrf: secret(random),
-            until: now.plus(OPEN_FOR).as_millis(),
-            person: None,
-        })
-    }
-
-    fn of_content(content: Content) -> Option<Self> {
-        let grant = match &content.person {
-            Some(person) => Grant::of_claims(&Claims {
-                client: person.client.as_deref().and_then(ClientId::new),
-                user: ClientId::new(&person.name),
-                scopes: person.scopes.iter().cloned().collect(),
-            })?,
-            None => Grant::without_token(),
+    /// What the session may do; none where its scopes allow nothing.
+    pub(crate) fn grant(&self) -> Option<Grant> {
+        let Some(person) = &self.person else {
+            return Some(Grant::without_token());
         };
-        Some(Self { content, grant })
+        Grant::of_claims(&Claims {
+            client: person.client.as_deref().and_then(ClientId::new),
+            user: ClientId::new(&person.name),
+            scopes: person.scopes.iter().cloned().collect(),
+        })
     }
 
-    pub(crate) fn grant(&self) -> &Grant {
-        &self.grant
-    }
-
-    pub(crate) fn is_admin(&self) -> bool {
-        self.grant.require_admin().is_ok()
-    }
-
-    pub(crate) fn person(&self) -> Option<&str> {
-        Some(&self.content.person.as_ref()?.name)
-    }
-
-    pub(crate) fn csrf(&self) -> &str {
-        &self.content.csrf
-    }
-
-    /// Whether a form has repeated it.
-    pub(crate) fn is_own_form(&self, csrf: &str) -> bool {
-        verify_slices_are_equal(self.content.csrf.as_bytes(), csrf.as_bytes()).is_ok()
+    /// Whether a form that repeats this secret is from a page of this session.
+    pub(crate) fn has_made(&self, csrf: &str) -> bool {
+        verify_slices_are_equal(self.csrf.as_bytes(), csrf.as_bytes()).is_ok()
     }
 
     /// The header that has a browser keep the session; none where it would be too long.
     pub(crate) fn cookie(&self, console: &Console, headers: &HeaderMap) -> Option<HeaderValue> {
-        let content = serde_json::to_string(&self.content).ok()?;
-        let life = self.content.until - console.parts.clock.now().as_millis();
-        let keys = &console.parts.keys;
-        let cookie = keys.seal(SESSION, &content, life / 1_000, is_secure(headers));
-        (cookie.len() <= COOKIE_MAX).then(|| HeaderValue::try_from(cookie).ok())?
+        let life = self.until - console.parts.clock.now().as_millis();
+        console
+            .parts
+            .keys
+            .seal(SESSION, self, life / 1_000, headers)
     }
 }
 
 impl Console {
+    /// Whether nobody needs to sign in.
+    pub(crate) fn is_open(&self) -> bool {
+        self.parts.sign_in.is_none()
+    }
+
     /// The session of a request, if it has one that has not ended.
     fn session(&self, headers: &HeaderMap) -> Option<Session> {
-        let content = self.parts.keys.open(SESSION, headers, is_secure(headers))?;
-        let content: Content = serde_json::from_str(&content).ok()?;
-        let is_valid = self.parts.clock.now().as_millis() < content.until;
+        let session: Session = self.parts.keys.open(SESSION, headers)?;
+        let is_valid = self.parts.clock.now().as_millis() < session.until;
         // Where people sign in, nobody is admitted without a name.
-        let fits = content.person.is_some() != self.is_open();
-        Session::of_content(content).filter(|_| is_valid && fits)
+        let fits = session.person.is_some() != self.is_open();
+        (is_valid && fits).then_some(session)
     }
-}
-
-/// The header that has a browser forget the session.
-pub(crate) fn forget_session(headers: &HeaderMap) -> HeaderValue {
-    cookies::forget(SESSION, is_secure(headers))
 }
 
 /// Serves a request that has a session. Without a session, a request that reads is redirected to the
 /// sign-in.
 pub(crate) async fn require(
     State(console): State<Arc<Console>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if let Some(session) = console.session(request.headers()) {
-        return page(&console, session, request, next).await;
-    }
-    let is_reading = request.method() == Method::GET || request.method() == Method::HEAD;
-    if !is_reading {
-        let detail = "There is no session, or it has ended. Nothing was done.";
-        let refusal = Refusal::new(StatusCode::FORBIDDEN, "Not signed in", detail);
-        return refused(Frame::new(&console, None, request.uri().path()), refusal);
-    }
-    if !console.is_open() {
-        return Redirect::to(&sign_in::reference(request.uri())).into_response();
-    }
-    let session = Session::open(console.parts.clock.now(), &*console.parts.random);
-    let Some(session) = session else {
-        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-    };
-    let cookie = session.cookie(&console, request.headers());
-    let mut response = page(&console, session, request, next).await;
-    if let Some(cookie) = cookie {
-        response.headers_mut().append(SET_COOKIE, cookie);
-    }
-    response
-}
-
-/// The page that a session asks for, or the one that says why there is none. There is none at an
-/// address that is not UTF-8.
-async fn page(
-    console: &Arc<Console>,
-    session: Session,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let path = request.uri().path();
-    let is_text = percent_decode_str(path).decode_utf8().is_ok();
-    let frame = Frame::new(console, Some(session.clone()), path);
-    if !is_text {
-        return refused(frame, Refusal::no_page());
-    }
-    request.extensions_mut().insert(session);
+    let known = console.session(request.headers());
+    let mut cookie = None;
+    let session = match known {
+        Some(session) => session,
+        None if !request.method().is_safe() => {
+            let detail = "There is no session, or it has ended. Nothing was done.";
+            return Refusal::new(StatusCode::FORBIDDEN, "Not signed in", detail).into_response();
+        }
+        None if !console.is_open() => {
+            return Redirect::to(&sign_in::reference(request.uri())).into_response();
+        }
+        None => {
+            let until = console.parts.clock.now().plus(OPEN_FOR);
+            let session = Session::new(None, until, &*console.parts.random);
+            cookie = session.cookie(&console, request.headers());
+            session
+        }
+    };
+    request.extensions_mut().insert(session.clone());
     let mut response = next.run(request).await;
-    match response.extensions_mut().remove::<Refusal>() {
-        Some(refusal) => refused(frame, refusal),
-        None => response,
-    }
+    response.extensions_mut().insert(session);
+    let headers = response.headers_mut();
+    headers.extend(cookie.map(|cookie| (SET_COOKIE, cookie)));
+    response
 }
 
 /// A secret: 256 random bits as a text.

@@ -4,17 +4,12 @@
 
 use std::fmt;
 
-use askama::filters::HtmlSafe;
+use askama::filters::{Html as AsHtml, HtmlSafe, escape};
 use sampler_domain::Timestamp;
 use sampler_domain::text::is_invisible;
-
-const SECOND: i64 = 1_000;
-const MINUTE: i64 = 60 * SECOND;
-const HOUR: i64 = 60 * MINUTE;
-const DAY: i64 = 24 * HOUR;
+use serde_json::Value;
 
 /// A piece of a page.
-#[derive(Clone, Default)]
 pub(crate) struct Html(String);
 
 impl HtmlSafe for Html {}
@@ -25,139 +20,70 @@ impl fmt::Display for Html {
     }
 }
 
-impl Html {
-    /// This and another behind it, where there is another.
-    pub(crate) fn and(self, other: impl Into<Option<Self>>) -> Self {
-        match other.into() {
-            Some(other) => Self(format!("{self} {other}")),
-            None => self,
-        }
-    }
-}
-
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        let escape = match letter {
-            '&' => "&#38;",
-            '<' => "&#60;",
-            '>' => "&#62;",
-            '"' => "&#34;",
-            '\'' => "&#39;",
-            _ => {
-                escaped.push(letter);
-                continue;
-            }
-        };
-        escaped.push_str(escape);
-    }
-    escaped
-}
-
-/// A text of ours.
-pub(crate) fn words(text: &str) -> Html {
-    Html(escaped(text))
+/// An element with a text in it. `tag` is its name and its attributes.
+fn element(tag: &str, text: &str) -> Html {
+    let name = tag.split(' ').next().unwrap_or(tag);
+    let Ok(text) = escape(text, AsHtml);
+    Html(format!("<{tag}>{text}</{name}>"))
 }
 
 /// A text of ours that matters less.
 pub(crate) fn faint(text: &str) -> Html {
-    Html(format!("<span class=\"faint\">{}</span>", escaped(text)))
-}
-
-/// A text of ours that is bad news.
-pub(crate) fn bad(text: &str) -> Html {
-    Html(format!(
-        "<strong class=\"bad-text\">{}</strong>",
-        escaped(text)
-    ))
+    element("span class=\"faint\"", text)
 }
 
 /// A text of somebody else. It is set apart from the text around it, so that marks of direction in
 /// it turn nothing else around.
 pub(crate) fn quoted(text: &str) -> Html {
-    Html(format!("<bdi>{}</bdi>", escaped(text)))
+    element("bdi", text)
 }
 
-/// What somebody else says has failed.
-pub(crate) fn error(text: &str) -> Html {
-    Html(format!("<bdi class=\"error-text\">{}</bdi>", escaped(text)))
+/// What somebody else says has failed, perhaps with a status.
+pub(crate) fn error(status: Option<u16>, text: &str) -> Html {
+    let status = status.map(|it| element("strong class=\"bad-text\"", &format!("{it} ")).0);
+    let text = element("bdi class=\"error-text\"", text);
+    Html(format!("{}{text}", status.unwrap_or_default()))
 }
 
 /// An id that a client chose. Characters that nobody sees are named behind it.
 pub(crate) fn id(text: &str) -> Html {
-    let mut hidden: Vec<String> = text
-        .chars()
-        .filter(|letter| is_invisible(*letter))
-        .map(|letter| format!("U+{:04X}", u32::from(letter)))
-        .collect();
-    hidden.sort();
+    let mut hidden: Vec<char> = text.chars().filter(|it| is_invisible(*it)).collect();
+    hidden.sort_unstable();
     hidden.dedup();
-    let id = Html(format!("<bdi class=\"id\">{}</bdi>", escaped(text)));
-    let hidden = (!hidden.is_empty()).then(|| {
-        let title = "This id has characters that are not visible.";
-        let hidden = hidden.join(" ");
-        Html(format!(
-            "<span class=\"hidden-marks\" title=\"{title}\">{hidden}</span>"
-        ))
-    });
-    id.and(hidden)
+    let id = element("bdi class=\"id\"", text);
+    if hidden.is_empty() {
+        return id;
+    }
+    let hidden: Vec<String> = hidden.into_iter().map(code_point).collect();
+    let title = "title=\"This id has characters that are not visible.\"";
+    let tag = format!("span class=\"hidden-marks\" {title}");
+    Html(format!("{id} {}", element(&tag, &hidden.join(" "))))
 }
 
-/// Ids of a target, from the largest to the smallest.
-pub(crate) fn trail(ids: &[&str]) -> Html {
-    let ids: Vec<String> = ids.iter().map(|text| id(text).0).collect();
-    Html(ids.join(" / "))
+/// An id, where there is one.
+pub(crate) fn id_or(text: Option<&str>, none: &str) -> Html {
+    text.map_or_else(|| faint(none), id)
 }
 
-/// Something on a line of its own, which matters less.
-pub(crate) fn below(content: &Html) -> Html {
-    Html(format!("<div class=\"trail\">{content}</div>"))
+fn code_point(letter: char) -> String {
+    format!("U+{:04X}", u32::from(letter))
 }
 
 /// A text of a client where no element can set it apart, as in a title. Invisible characters are
 /// written as their numbers.
 pub(crate) fn plain(text: &str) -> String {
     let letters = text.chars().map(|letter| {
-        if is_invisible(letter) {
-            format!("[U+{:04X}]", u32::from(letter))
-        } else {
-            letter.to_string()
-        }
+        let name = is_invisible(letter).then(|| format!("[{}]", code_point(letter)));
+        name.unwrap_or_else(|| letter.to_string())
     });
     letters.collect()
 }
 
-pub(crate) fn link(address: &str, content: &Html) -> Html {
-    Html(format!("<a href=\"{}\">{content}</a>", escaped(address)))
-}
-
-/// A link to something outside of the console.
-pub(crate) fn outside(address: &str, content: &Html) -> Html {
-    let address = escaped(address);
-    Html(format!(
-        "<a href=\"{address}\" rel=\"noreferrer\" target=\"_blank\" data-test=\"document\">{content}</a>"
-    ))
-}
-
-/// A button that leads to another page, and by which tests find it.
-pub(crate) fn button(address: &str, text: &str, hook: &str) -> Html {
-    let address = escaped(address);
-    Html(format!(
-        "<a class=\"button quiet\" data-test=\"{hook}\" href=\"{address}\">{text}</a>"
-    ))
-}
-
-/// A state, as the API names it.
-pub(crate) fn state(name: &str) -> Html {
-    let (class, words) = (escaped(name), escaped(&name.replace('_', " ")));
-    Html(format!("<span class=\"state {class}\">{words}</span>"))
-}
-
 /// A time in UTC to the second. Its title is exact.
 pub(crate) fn at(at: Timestamp) -> Html {
-    let (date, clock, millis) = (date(at), clock(at), at.as_millis());
+    let ((day, clock), millis) = (day_and_clock(at), at.as_millis());
     Html(format!(
-        "<time datetime=\"{at}\" title=\"{at} ({millis})\">{date} <span class=\"clock\">{clock}</span></time>"
+        "<time datetime=\"{at}\" title=\"{at} ({millis})\">{day} <span class=\"clock\">{clock}</span></time>"
     ))
 }
 
@@ -166,93 +92,91 @@ pub(crate) fn at_or(time: Option<Timestamp>, none: &str) -> Html {
     time.map_or_else(|| faint(none), at)
 }
 
-/// `2026-11-20`.
-pub(crate) fn date(at: Timestamp) -> String {
-    let text = at.to_string();
-    text.split('T').next().unwrap_or_default().to_owned()
+/// A time, unless it is as good as none.
+pub(crate) fn bound(at: Timestamp, none: &str) -> Html {
+    let is_none = at == Timestamp::MIN || at == Timestamp::MAX;
+    at_or((!is_none).then_some(at), none)
 }
 
-/// `14:10:00`.
-pub(crate) fn clock(at: Timestamp) -> String {
+/// The day and the time of day, to the second: `2026-11-20` and `14:10:00`.
+pub(crate) fn day_and_clock(at: Timestamp) -> (String, String) {
     let text = at.to_string();
-    let clock = text.split('T').nth(1).unwrap_or_default();
-    clock.chars().take(8).collect()
+    let (day, clock) = text.split_once('T').unwrap_or_default();
+    (day.to_owned(), clock.chars().take(8).collect())
 }
 
 /// A length of time in ms, with its sign, in words.
 pub(crate) fn length(millis: i64) -> Html {
-    let words = in_words(millis);
-    Html(format!(
-        "<data class=\"length\" value=\"{millis}\" title=\"{millis} ms\">{words}</data>"
-    ))
+    let class = if millis < 0 { "length back" } else { "length" };
+    let tag = format!("data class=\"{class}\" value=\"{millis}\" title=\"{millis} ms\"");
+    element(&tag, &in_words(millis))
+}
+
+/// `1 h 9 min 0.5 s`: the exact length, without the units that it has none of.
+pub(crate) fn in_words(millis: i64) -> String {
+    let mut rest = millis.unsigned_abs();
+    let mut parts = Vec::new();
+    for (unit, name) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min")] {
+        if rest >= unit {
+            parts.push(format!("{}\u{a0}{name}", rest / unit));
+        }
+        rest %= unit;
+    }
+    if rest > 0 || parts.is_empty() {
+        let seconds = format!("{}.{:03}", rest / 1_000, rest % 1_000);
+        let seconds = seconds.trim_end_matches('0').trim_end_matches('.');
+        parts.push(format!("{seconds}\u{a0}s"));
+    }
+    let sign = if millis < 0 { "\u{2212}" } else { "" };
+    format!("{sign}{}", parts.join(" "))
 }
 
 /// A whole number.
 pub(crate) fn number(value: impl Into<i128>) -> Html {
-    let value = value.into();
-    Html(format!("<data value=\"{value}\">{}</data>", grouped(value)))
+    let value = value.into().to_string();
+    element(&format!("data value=\"{value}\""), &grouped(&value))
 }
 
 /// `812 spans`.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
-    format!("{} {noun}{ending}", grouped(count.into()))
+    format!("{} {noun}{ending}", grouped(&count.to_string()))
 }
 
-/// `1 h 9 min 0.5 s`: the exact length, without the units that it has none of.
-pub(crate) fn in_words(millis: i64) -> String {
-    let sign = if millis < 0 { "\u{2212}" } else { "" };
-    let rest = millis.unsigned_abs();
-    let [second, minute, hour, day] = [SECOND, MINUTE, HOUR, DAY].map(i64::unsigned_abs);
-    let whole = [
-        (rest / day, "d"),
-        (rest % day / hour, "h"),
-        (rest % hour / minute, "min"),
-    ];
-    let mut parts: Vec<String> = whole
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, unit)| format!("{count}\u{a0}{unit}"))
-        .collect();
-    let (seconds, fraction) = (rest % minute / second, rest % second);
-    if fraction > 0 {
-        let digits = format!("{fraction:03}");
-        parts.push(format!("{seconds}.{}\u{a0}s", digits.trim_end_matches('0')));
-    } else if seconds > 0 || parts.is_empty() {
-        parts.push(format!("{seconds}\u{a0}s"));
+/// A number as the API writes it, with the thousands of its whole part apart: `−1,689,000.5`.
+pub(crate) fn grouped(number: &str) -> String {
+    let digits = number.trim_start_matches('-');
+    let point = digits.find('.').unwrap_or(digits.len());
+    let (whole, fraction) = digits.split_at(point);
+    if whole.contains(|it: char| !it.is_ascii_digit()) {
+        return number.to_owned();
     }
-    format!("{sign}{}", parts.join(" "))
-}
-
-/// `−1,689,000`.
-fn grouped(value: i128) -> String {
-    let digits = value.unsigned_abs().to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    let mut text = if number.starts_with('-') {
+        "\u{2212}"
+    } else {
+        ""
+    }
+    .to_owned();
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
     }
-    if value < 0 {
-        text.insert(0, '\u{2212}');
-    }
-    text
+    text + fraction
 }
 
-/// A number as the API writes it. The thousands of its whole part are apart.
-pub(crate) fn exact(number: &str) -> Html {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let shown = whole.parse().ok().map(|whole: i128| {
-        let sign = if whole == 0 && number.starts_with('-') {
-            "\u{2212}"
-        } else {
-            ""
-        };
-        let point = if fraction.is_empty() { "" } else { "." };
-        format!("{sign}{}{point}{fraction}", grouped(whole))
-    });
-    words(&shown.unwrap_or_else(|| number.to_owned()))
+/// A value of the API as a text. Its name says whether it is a time.
+pub(crate) fn value(name: &str, value: &Value) -> String {
+    let last = name.rsplit(['/', '_', ' ']).next();
+    let is_time = matches!(last, Some("at" | "start" | "end" | "since" | "to"));
+    let time = value.as_i64().filter(|_| is_time);
+    match (time.and_then(|millis| Timestamp::new(millis).ok()), value) {
+        (Some(time), _) => time.to_string(),
+        (None, Value::String(text)) => text.clone(),
+        (None, Value::Null) => String::new(),
+        (None, value) => value.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -264,6 +188,7 @@ mod tests {
         for (millis, words) in [
             (0, "0 s"),
             (1, "0.001 s"),
+            (10_000, "10 s"),
             (-1_689_000, "\u{2212}28 min 9 s"),
             (3_600_000, "1 h"),
             (86_399_999, "23 h 59 min 59.999 s"),
@@ -286,7 +211,7 @@ mod tests {
             ("99999999999999999999", "99,999,999,999,999,999,999"),
             ("", ""),
         ] {
-            assert_eq!(exact(number).to_string(), text);
+            assert_eq!(grouped(number), text);
         }
     }
 
@@ -303,26 +228,15 @@ mod tests {
     #[test]
     fn whatever_shows_a_text_escapes_it() {
         let hostile = "\"><script>'";
-        let all = [
-            words(hostile),
+        for shown in [
             faint(hostile),
-            bad(hostile),
             quoted(hostile),
-            error(hostile),
+            error(Some(400), hostile),
             id(hostile),
-            trail(&[hostile]),
-            state(hostile),
-            exact(hostile),
-            link(hostile, &words("")),
-            outside(hostile, &words("")),
-            button(hostile, "", ""),
-        ];
-        for shown in all {
+        ] {
             let shown = shown.to_string();
-            assert!(
-                !shown.contains("<script") && !shown.contains("\"\">"),
-                "{shown}"
-            );
+            let is_open = shown.contains("<script") || shown.contains("\"\">");
+            assert!(!is_open, "{shown}");
         }
     }
 

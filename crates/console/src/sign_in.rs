@@ -4,26 +4,26 @@
 //! that must return, the verifier of the code, and the address to go to then. Tokens are checked as
 //! the API checks those of its clients; then they are dropped.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
 
-use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header::SET_COOKIE;
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sampler_domain::Timestamp;
 use sampler_service::oauth::verify::claimed_end;
 use sampler_service::oauth::{Attempt, CodeFlow, FetchError, Tokens};
 use sampler_service::problem::Problem;
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::address::{is_secure, of_request, relative};
-use crate::api::{Refusal, address};
+use crate::api::Refusal;
 use crate::cookies::forget;
-use crate::form::SubmittedForm;
-use crate::page::{Frame, refused};
-use crate::session::{Person, Session, forget_session, secret};
-use crate::{Console, PATH, parameters};
+use crate::query::Query;
+use crate::session::{Person, SESSION, Session, secret};
+use crate::visit::{Form, Visit, own_address, relative};
+use crate::{Console, PATH};
 
 const CALLBACK: &str = "/console/callback";
 
@@ -32,6 +32,14 @@ const ATTEMPT: &str = "sampler_console_sign_in";
 
 /// How long an attempt may take, in ms.
 const ATTEMPT_FOR: i64 = 10 * 60 * 1_000;
+
+/// How many people may be signing in at the same time: each holds a request to the token server, for
+/// which nobody needs a token.
+const AT_ONCE: usize = 8;
+
+/// How many used attempts are remembered. Who fills this uses as many requests for it as a repeat of
+/// one that is forgotten would save.
+const USED_MAX: usize = 4_096;
 
 /// The longest address to return to, in bytes.
 const RETURN_MAX: usize = 1_500;
@@ -50,102 +58,127 @@ struct Pending {
     until: i64,
 }
 
+/// The attempts of one instance.
+pub(crate) struct Attempts {
+    permits: Semaphore,
+    /// The states of the latest attempts that have returned, the last one last.
+    used: Mutex<VecDeque<String>>,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self {
+            permits: Semaphore::new(AT_ONCE),
+            used: Mutex::default(),
+        }
+    }
+}
+
+impl Attempts {
+    /// A permit to ask the token server. Nobody waits for one: whoever waits holds a connection.
+    fn admit(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        self.permits.try_acquire().map_err(|_| {
+            let detail =
+                "Too many people are signing in now. Load this page again in a few seconds.";
+            Refusal {
+                retry_after: Some(HeaderValue::from_static("5")),
+                ..failed(StatusCode::SERVICE_UNAVAILABLE, detail)
+            }
+        })
+    }
+
+    /// Uses the state of an attempt. False where it was used before.
+    fn consume(&self, state: &str) -> bool {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.iter().any(|known| known == state) {
+            return false;
+        }
+        if used.len() == USED_MAX {
+            used.pop_front();
+        }
+        used.push_back(state.to_owned());
+        true
+    }
+}
+
 /// Where somebody signs in who wanted to see this page, as a reference from it.
 pub(crate) fn reference(page: &Uri) -> String {
     let wanted = page.path_and_query().map_or(PATH, |it| it.as_str());
-    let query = parameters::of_pairs(&[("to", wanted)]);
-    address(&relative(page.path(), "/console/sign-in"), &query)
+    let query = Query::default().with("to", wanted);
+    query.at(&relative(page.path(), "/console/sign-in"))
 }
 
 /// `GET /console/sign-in`: sends the browser to the token server.
-pub(crate) async fn begin(
-    State(console): State<Arc<Console>>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Response {
-    let begun = console.begin(&headers, &uri).await;
-    begun.unwrap_or_else(|refusal| refused(Frame::new(&console, None, uri.path()), refusal))
+pub(crate) async fn begin(visit: Visit, headers: HeaderMap) -> Result<Response, Refusal> {
+    let parts = &visit.console.parts;
+    let Some(flow) = &parts.sign_in else {
+        return Ok(Redirect::to(&visit.root).into_response());
+    };
+    let Some(own) = own_address(&headers) else {
+        let detail = "The request does not say for which host it is.";
+        return Err(failed(StatusCode::BAD_REQUEST, detail));
+    };
+    let pending = Pending {
+        attempt: Attempt {
+            state: secret(&*parts.random),
+            nonce: secret(&*parts.random),
+            verifier: secret(&*parts.random),
+            redirect: format!("{own}{CALLBACK}"),
+        },
+        then: own_page(visit.query.get("to")).to_owned(),
+        until: visit.now().plus(ATTEMPT_FOR).as_millis(),
+    };
+    let _permit = visit.console.attempts.admit()?;
+    let page = flow.authorization(&pending.attempt).await;
+    let page = page.map_err(|error| unreachable(&error))?;
+    let life = ATTEMPT_FOR / 1_000;
+    let cookie = parts.keys.seal(ATTEMPT, &pending, life, &headers);
+    let cookie = cookie.map(|cookie| [(SET_COOKIE, cookie)]);
+    Ok((cookie, Redirect::to(page.as_str())).into_response())
 }
 
 /// `GET /console/callback`: the token server sends the browser back.
-pub(crate) async fn complete(
-    State(console): State<Arc<Console>>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Response {
-    let Some(_permit) = console.attempts.admit() else {
-        // The attempt is not used: the person can load the page again.
-        return refused(Frame::new(&console, None, uri.path()), crowded());
-    };
-    let completed = console.complete(&headers, &uri).await;
-    let mut response = completed
-        .unwrap_or_else(|refusal| refused(Frame::new(&console, None, uri.path()), refusal));
+pub(crate) async fn complete(visit: Visit, headers: HeaderMap) -> Result<Response, Refusal> {
+    // Without a permit the attempt is not used: the person can load the page again.
+    let _permit = visit.console.attempts.admit()?;
+    let mut response = visit.signed_in(&headers).await.into_response();
     // An attempt is for once.
-    let forget = forget(ATTEMPT, is_secure(&headers));
+    let forget = forget(ATTEMPT, &headers);
     response.headers_mut().append(SET_COOKIE, forget);
-    response
+    Ok(response)
 }
 
 /// `POST /console/sign-out`.
-pub(crate) async fn end(form: SubmittedForm) -> Response {
-    let forget = forget_session(&form.visit.headers);
+pub(crate) async fn end(headers: HeaderMap, _: Form) -> Response {
+    let forget = forget(SESSION, &headers);
     ([(SET_COOKIE, forget)], Redirect::to("signed-out")).into_response()
 }
 
 /// `GET /console/signed-out`.
-pub(crate) async fn ended(State(console): State<Arc<Console>>, uri: Uri) -> Response {
+pub(crate) async fn ended() -> Refusal {
     let detail = "This browser has forgotten its session. A copy of the session's cookie would stay valid \
                   until the access token ends, and the token server may still know you.";
-    let told = Refusal::new(StatusCode::OK, "Signed out", detail);
-    refused(Frame::new(&console, None, uri.path()), told)
+    Refusal::new(StatusCode::OK, "Signed out", detail)
 }
 
-impl Console {
-    async fn begin(&self, headers: &HeaderMap, uri: &Uri) -> Result<Response, Refusal> {
-        let Some(flow) = &self.parts.sign_in else {
-            return Ok(Redirect::to(&relative(uri.path(), PATH)).into_response());
+impl Visit {
+    async fn signed_in(&self, headers: &HeaderMap) -> Result<Response, Refusal> {
+        let console = &self.console;
+        let Some(flow) = &console.parts.sign_in else {
+            return Ok(Redirect::to(&self.root).into_response());
         };
-        let Some(own) = of_request(headers) else {
-            let detail = "The request does not say for which host it is.";
-            return Err(failed(StatusCode::BAD_REQUEST, detail));
-        };
-        let random = &*self.parts.random;
-        let pending = Pending {
-            attempt: Attempt {
-                state: secret(random),
-                nonce: secret(random),
-                verifier: secret(random),
-                redirect: format!("{own}{CALLBACK}"),
-            },
-            then: own_page(parameters::value(&parameters::read(uri), "to")).to_owned(),
-            until: self.parts.clock.now().plus(ATTEMPT_FOR).as_millis(),
-        };
-        let _permit = self.attempts.admit().ok_or_else(crowded)?;
-        let page = flow.authorization(&pending.attempt).await;
-        let page = page.map_err(|error| unreachable(&error))?;
-        let content = serde_json::to_string(&pending).unwrap_or_default();
-        let (keys, life) = (&self.parts.keys, ATTEMPT_FOR / 1_000);
-        let cookie = keys.seal(ATTEMPT, &content, life, is_secure(headers));
-        Ok(([(SET_COOKIE, cookie)], Redirect::to(page.as_str())).into_response())
-    }
-
-    async fn complete(&self, headers: &HeaderMap, uri: &Uri) -> Result<Response, Refusal> {
-        let Some(flow) = &self.parts.sign_in else {
-            return Ok(Redirect::to(&relative(uri.path(), PATH)).into_response());
-        };
-        let query = parameters::read(uri);
-        let code = parameters::value(&query, "code");
-        let Some(pending) = self.pending(headers, parameters::value(&query, "state")) else {
+        let Some(pending) = self.pending(headers) else {
             let detail = "This does not belong to an attempt to sign in with this browser, or the \
                           attempt is too old.";
             return Err(failed(StatusCode::BAD_REQUEST, detail));
         };
+        let code = self.query.get("code");
         if code.is_empty() {
             let detail =
                 "The token server did not sign you in, or did not grant a scope of Sampler.";
             return Err(failed(StatusCode::FORBIDDEN, detail));
         }
-        if !self.attempts.consume(&pending.attempt.state) {
+        if !console.attempts.consume(&pending.attempt.state) {
             let detail = "This attempt to sign in was used before.";
             return Err(failed(StatusCode::BAD_REQUEST, detail));
         }
@@ -159,10 +192,9 @@ impl Console {
             }
             error => unreachable(&error),
         })?;
-        let session = self
-            .session_of(flow, &tokens, &pending.attempt.nonce)
-            .await?;
-        let Some(cookie) = session.cookie(self, headers) else {
+        let nonce = &pending.attempt.nonce;
+        let session = console.session_of(flow, &tokens, nonce).await?;
+        let Some(cookie) = session.cookie(console, headers) else {
             let detail = "Your account has too many scopes of Sampler for a session.";
             return Err(failed(StatusCode::FORBIDDEN, detail));
         };
@@ -170,15 +202,15 @@ impl Console {
         Ok(([(SET_COOKIE, cookie)], Redirect::to(&then)).into_response())
     }
 
-    /// The attempt of this browser that has this state, if it is not too old.
-    fn pending(&self, headers: &HeaderMap, state: &str) -> Option<Pending> {
-        let keys = &self.parts.keys;
-        let text = keys.open(ATTEMPT, headers, is_secure(headers))?;
-        let pending: Pending = serde_json::from_str(&text).ok()?;
-        let is_in_time = self.parts.clock.now().as_millis() < pending.until;
-        (pending.attempt.state == state && is_in_time).then_some(pending)
+    /// The attempt of this browser that has the state of this visit, if it is not too old.
+    fn pending(&self, headers: &HeaderMap) -> Option<Pending> {
+        let pending: Pending = self.console.parts.keys.open(ATTEMPT, headers)?;
+        let is_own = pending.attempt.state == self.query.get("state");
+        (is_own && self.now().as_millis() < pending.until).then_some(pending)
     }
+}
 
+impl Console {
     /// The session that tokens allow.
     async fn session_of(
         &self,
@@ -199,42 +231,28 @@ impl Console {
             client: claims.client.map(|client| client.as_str().to_owned()),
             scopes: scopes.filter(|scope| scope.starts_with(SCOPES)).collect(),
         };
-        let session = Session::of_person(person, self.end_of(tokens), &*self.parts.random);
-        session.ok_or_else(|| {
+        let session = Session::new(Some(person), end_of(access), &*self.parts.random);
+        if session.grant().is_none() {
             let detail = "You are signed in, but your account has no scope of Sampler, such as \
                           abacus.sampler.read.";
-            failed(StatusCode::FORBIDDEN, detail)
-        })
+            return Err(failed(StatusCode::FORBIDDEN, detail));
+        }
+        Ok(session)
     }
+}
 
-    /// A session ends with its token.
-    fn end_of(&self, tokens: &Tokens) -> Timestamp {
-        let now = self.parts.clock.now();
-        let life = tokens
-            .life
-            .map(|life| i64::try_from(life.as_millis()).unwrap_or(i64::MAX));
-        let by_life = life.map_or(Timestamp::MAX, |life| now.plus(life));
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a cast of a double to an integer is held at the limits of the integer"
-        )]
-        let end =
-            claimed_end(tokens.access.expose_secret()).map(|seconds| (seconds * 1_000.0) as i64);
-        end.map_or(now, Timestamp::clamped).min(by_life)
-    }
+/// A session ends with its access token.
+fn end_of(token: &str) -> Timestamp {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a cast of a double to an integer is held at the limits of the integer"
+    )]
+    let end = claimed_end(token).map(|seconds| (seconds * 1_000.0) as i64);
+    end.map_or(Timestamp::MIN, Timestamp::clamped)
 }
 
 fn failed(status: StatusCode, detail: &str) -> Refusal {
     Refusal::new(status, "Not signed in", detail)
-}
-
-/// Nobody waits here: whoever waits holds a connection.
-fn crowded() -> Refusal {
-    let detail = "Too many people are signing in now. Load this page again in a few seconds.";
-    Refusal {
-        retry_after: Some("5".to_owned()),
-        ..failed(StatusCode::SERVICE_UNAVAILABLE, detail)
-    }
 }
 
 fn unreachable(error: &FetchError) -> Refusal {
@@ -284,5 +302,20 @@ mod tests {
         ] {
             assert_eq!(own_page(page), PATH, "{page}");
         }
+    }
+
+    #[test]
+    fn a_handful_may_ask_at_a_time_and_a_state_is_used_once_of_so_many_that_are_remembered() {
+        let attempts = Attempts::default();
+        let mut held: Vec<_> = (0..AT_ONCE)
+            .map(|_| attempts.admit().ok().unwrap())
+            .collect();
+        assert!(attempts.admit().is_err());
+        held.pop();
+        assert!(attempts.admit().is_ok());
+        assert!(attempts.consume("first") && !attempts.consume("first"));
+        assert!((0..USED_MAX).all(|number| attempts.consume(&number.to_string())));
+        assert_eq!(attempts.used.lock().unwrap().len(), USED_MAX);
+        assert!(attempts.consume("first"));
     }
 }

@@ -7,10 +7,3 @@ pub(crate) mod span;
 pub(crate) mod spans;
 pub(crate) mod suspended;
 pub(crate) mod usage;
-
-use crate::api::Refusal;
-
-/// Any other address below `/console/`.
-pub(crate) async fn nothing() -> Refusal {
-    Refusal::no_page()
-}

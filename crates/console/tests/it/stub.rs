@@ -4,21 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, RawQuery};
+use axum::extract::State;
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use axum::{Json, Router};
 use http_body_util::BodyExt;
-use sampler_api::{
-    Act, Amount, Backlog, Cause, Closing, Control, Delivery, Excluded, FieldError, Interval, List,
-    Measure, Plan, Problem, Proof, Reason, Resumed, Span, Sum, Target, Usage,
-};
+use percent_encoding::percent_decode_str;
+use sampler_api::{Cause, Control, Excluded, FieldError, Problem, Span, Usage};
 use sampler_console::{Console, Keys, Parts};
 use sampler_domain::Timestamp;
 use sampler_service::environment::{Clock, SystemRandom};
 use sampler_service::http::{answer, complete};
 use sampler_service::security::Authenticator;
+use serde::Serialize;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
@@ -66,65 +64,25 @@ impl Ledger {
         self
     }
 
+    /// The same with causes of so many spans each.
+    pub(crate) fn suspended_by(mut self, spans: &[u64]) -> Self {
+        let causes = spans.iter().enumerate();
+        self.causes = causes
+            .map(|(number, spans)| cause(&format!("c-{number}"), *spans))
+            .collect();
+        self
+    }
+
     /// One span, which says what these usages come to.
     pub(crate) fn of(span: Span, usages: Vec<Usage>) -> Self {
         Self::default().with(settle(span, &usages), usages)
-    }
-
-    fn api(self) -> Router {
-        let spans = Arc::new(self.spans);
-        let (one, ledger) = (Arc::clone(&spans), Arc::clone(&spans));
-        let causes = Arc::new(self.causes);
-        let cause = Arc::clone(&causes);
-        let is_paused = self.is_paused;
-        let list = async move |RawQuery(query): RawQuery| {
-            let query = parameters(query);
-            if query.contains_key("plan_id") && query.len() == 1 {
-                return invalid(FieldError::of_parameter(
-                    "plan_id",
-                    "It is <b>not enough</b>.",
-                ));
-            }
-            if query.get("from").is_some_and(|from| from.contains('.')) {
-                return invalid(FieldError::of_parameter("from", "It must be RFC 3339."));
-            }
-            items(spans.values().map(|(span, _)| span.clone()).collect())
-        };
-        let one = async move |Path(id): Path<String>| match one.get(&id) {
-            Some((span, _)) => ([("etag", SEEN)], Json(span.clone())).into_response(),
-            None => not_there(),
-        };
-        let ledger =
-            async move |Path(id): Path<String>, RawQuery(query): RawQuery| match ledger.get(&id) {
-                Some((_, usages)) => page(usages, &parameters(query)),
-                None => not_there(),
-            };
-        let cause = async move |Path(id): Path<String>| match cause.iter().find(|it| it.cause == id)
-        {
-            Some(cause) => Json(cause.clone()).into_response(),
-            None => not_there(),
-        };
-        Router::new()
-            .route("/v1/usages", get(sums))
-            .route("/v1/backlog", get(async || Json(backlog())))
-            .route("/v1/suspended", get(async move || items(causes.to_vec())))
-            .route("/v1/suspended/{cause}", get(cause))
-            .route("/v1/suspended/{cause}/resume", post(resume_cause))
-            .route("/v1/control", get(async move || Json(control(is_paused))))
-            .route("/v1/audit", get(audit))
-            .route("/v1/spans", get(list))
-            .route("/v1/spans/{id}", get(one))
-            .route("/v1/spans/{id}/usages", get(ledger))
-            .route("/v1/spans/{id}/resume", post(act_on_span))
-            .route("/v1/spans/{id}/skip", post(act_on_span))
-            .route("/v1/spans/{id}/resend", post(act_on_span))
     }
 
     /// A console over this, where nobody needs to sign in.
     pub(crate) fn console(self) -> Browser {
         let is_paused = self.is_paused;
         let console = Console::new(Parts {
-            api: self.api(),
+            api: Router::new().fallback(api).with_state(Arc::new(self)),
             authenticator: Authenticator::none(),
             sign_in: None,
             keys: Keys::parse(&"k".repeat(32).into(), &[]).unwrap(),
@@ -137,32 +95,88 @@ impl Ledger {
     }
 }
 
-fn parameters(query: Option<String>) -> Parameters {
-    let query = query.unwrap_or_default();
-    form_urlencoded::parse(query.as_bytes())
+async fn api(State(ledger): State<Arc<Ledger>>, request: Request<Body>) -> Response {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let query = head.uri.query().unwrap_or_default();
+    let query: Parameters = form_urlencoded::parse(query.as_bytes())
         .into_owned()
-        .collect()
+        .collect();
+    let path = head.uri.path().strip_prefix("/v1/").unwrap();
+    let path = path
+        .split('/')
+        .map(|it| percent_decode_str(it).decode_utf8().unwrap());
+    let path: Vec<_> = path.collect();
+    let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
+    let known = |id: &str| ledger.spans.get(id);
+    let cause = |id: &str| ledger.causes.iter().find(|cause| cause.cause == id);
+    match path[..] {
+        ["backlog"] => Json(json!({
+            "due": 1_200, "oldest": MIDNIGHT, "at_least": false, "suspended": 812, "rate": 5_012.3,
+            "closing": { "month": "2026-10", "left": 1_100, "closes_at": NOW },
+        }))
+        .into_response(),
+        ["control"] => {
+            let mut control = Control::from(&sampler_domain::Control::default());
+            control.sampling.paused = ledger.is_paused;
+            Json(control).into_response()
+        }
+        ["usages"] => sums(&query),
+        ["audit"] => audit(&query),
+        ["suspended"] => items(&ledger.causes),
+        ["spans"] => search(&ledger, &query),
+        ["suspended", id] if cause(id).is_some() => Json(cause(id)).into_response(),
+        ["suspended", _, "resume"] if body["reason"] == REASON => {
+            Json(json!({ "resumed": 812 })).into_response()
+        }
+        ["suspended", _, "resume"] => invalid_reason(),
+        ["spans", id] if known(id).is_some() => {
+            ([("etag", SEEN)], Json(&known(id).unwrap().0)).into_response()
+        }
+        ["spans", id, "usages"] if known(id).is_some() => page(&known(id).unwrap().1, &query),
+        ["spans", _, "resume" | "skip" | "resend"] => act_on_span(&head.headers, body),
+        _ => problem(StatusCode::NOT_FOUND, "There is no such thing", Vec::new()),
+    }
 }
 
-fn items<T: serde::Serialize>(items: Vec<T>) -> Response {
-    Json(List { items }).into_response()
+fn search(ledger: &Ledger, query: &Parameters) -> Response {
+    if query.contains_key("plan_id") && query.len() == 1 {
+        return invalid(FieldError::of_parameter(
+            "plan_id",
+            "It is <b>not enough</b>.",
+        ));
+    }
+    if query.get("from").is_some_and(|from| from.contains('.')) {
+        return invalid(FieldError::of_parameter("from", "It must be RFC 3339."));
+    }
+    items(
+        &ledger
+            .spans
+            .values()
+            .map(|(span, _)| span)
+            .collect::<Vec<_>>(),
+    )
+}
+
+fn items<T: Serialize>(items: &[T]) -> Response {
+    Json(json!({ "items": items })).into_response()
 }
 
 /// A page of usages, as the API pages them.
 fn page(usages: &[Usage], query: &Parameters) -> Response {
-    let number = |name: &str| query.get(name).map(|text| text.parse::<i64>().unwrap());
-    let limit = usize::try_from(number("limit").unwrap_or(100)).unwrap();
-    let first = usize::try_from(number("cursor").unwrap_or(0)).unwrap();
-    let (from, to) = (
-        number("from").unwrap_or(0),
-        number("to").unwrap_or(i64::MAX),
-    );
-    let asked = |usage: &&Usage| (from..to).contains(&usage.timestamp.as_millis());
-    let mut all: Vec<&Usage> = usages.iter().filter(asked).collect();
+    let number = |name: &str, none: i64| query.get(name).map_or(none, |it| it.parse().unwrap());
+    let limit = usize::try_from(number("limit", 100)).unwrap();
+    let first = usize::try_from(number("cursor", 0)).unwrap();
+    let asked = number("from", 0)..number("to", i64::MAX);
+    let all = usages
+        .iter()
+        .filter(|usage| asked.contains(&usage.timestamp.as_millis()));
+    let mut all: Vec<&Usage> = all.collect();
     if query.get("order").is_some_and(|order| order == "newest") {
         all.reverse();
     }
-    let mut response = items(all.iter().skip(first).take(limit).collect());
+    let mut response = items(&all.iter().skip(first).take(limit).collect::<Vec<_>>());
     if first + limit < all.len() {
         let link = format!("<?cursor={}>; rel=\"next\"", first + limit);
         response.headers_mut().insert("link", link.parse().unwrap());
@@ -170,79 +184,42 @@ fn page(usages: &[Usage], query: &Parameters) -> Response {
     response
 }
 
-async fn sums(RawQuery(query): RawQuery) -> Response {
-    let query = parameters(query);
+fn sums(query: &Parameters) -> Response {
     if !query.contains_key("organization_id") {
         return invalid(FieldError::of_parameter("plan_id", "It is not enough."));
     }
     let day = |day: i64, duration: i64| {
-        let (mut start, mut end) = (at(MIDNIGHT + day * DAY), at(MIDNIGHT + (day + 1) * DAY));
+        let mut window =
+            json!({ "start": MIDNIGHT + day * DAY, "end": MIDNIGHT + (day + 1) * DAY });
         if !query.contains_key("window") {
-            (start, end) = (Timestamp::MIN, Timestamp::MAX);
+            window = json!({ "start": Timestamp::MIN, "end": Timestamp::MAX });
         }
-        let group = json!({ "resource_id": "=HYPERLINK(\"x\")", "plan_id": "<small>" });
-        let amount = |measure: &str, amount: Option<i64>, unit: Option<&str>| Amount {
-            measure: measure.to_owned(),
-            amount: amount.map(Into::into),
-            unit: unit.map(str::to_owned),
-        };
-        Sum {
-            window: Interval { start, end },
-            group: group.as_object().unwrap().clone(),
-            usages: 24,
-            duration: Some(duration.into()),
-            measures: vec![
-                amount("memory", Some(duration * 512), Some("MB")),
-                amount("odd", None, None),
+        json!({
+            "window": window, "usages": 24, "duration": duration,
+            "group": { "resource_id": "=HYPERLINK(\"x\")", "plan_id": "<small>" },
+            "measures": [
+                { "measure": "memory", "amount": duration * 512, "unit": "MB" },
+                { "measure": "odd", "amount": null },
             ],
-        }
+        })
     };
-    items(vec![day(-2, DAY), day(-1, DAY / 2), day(0, -3 * HOUR)])
+    items(&[day(-2, DAY), day(-1, DAY / 2), day(0, -3 * HOUR)])
 }
 
-fn backlog() -> Backlog {
-    Backlog {
-        due: 1_200,
-        oldest: Some(at(MIDNIGHT)),
-        at_least: false,
-        suspended: 812,
-        rate: 5_012.3,
-        closing: Some(Closing {
-            month: "2026-10".to_owned(),
-            left: 1_100,
-            closes_at: at(NOW),
-        }),
+fn audit(query: &Parameters) -> Response {
+    if query.get("who").is_some_and(|who| who == "nobody") {
+        return items::<Value>(&[]);
     }
-}
-
-fn control(is_paused: bool) -> Control {
-    let mut control = Control::from(&sampler_domain::Control::default());
-    control.sampling.paused = is_paused;
-    control.starts.resources.insert("redis".to_owned(), 50.0);
-    control
-}
-
-async fn audit(RawQuery(query): RawQuery) -> Response {
-    if parameters(query)
-        .get("who")
-        .is_some_and(|who| who == "nobody")
-    {
-        return items(Vec::<Act>::new());
-    }
-    let act = |act: &str, who: &str, reason: &str, [before, after]: [Value; 2]| Act {
-        id: "5c0f2a4e-0000-4000-8000-000000000000".to_owned(),
-        at: at(NOW - HOUR),
-        who: Some(who.to_owned()),
-        act: act.to_owned(),
-        subject: "/v1/spans/<b>".to_owned(),
-        reason: reason.to_owned(),
-        before,
-        after,
-        outcome: "done".to_owned(),
+    let act = |act: &str, who: &str, reason: &str, [before, after]: [Value; 2]| {
+        json!({
+            "id": "5c0f2a4e-0000-4000-8000-000000000000", "at": NOW - HOUR, "who": who, "act": act,
+            "subject": "/v1/spans/<b>", "reason": reason, "before": before, "after": after,
+            "outcome": "done",
+        })
     };
     let state = ["suspended", "open"].map(|state| json!({ "state": state }));
     let paused = [false, true].map(|paused| json!({ "sampling": { "paused": paused } }));
-    items(vec![
+    items(&[
         act(
             "span.skip",
             "alice\u{202e}",
@@ -253,15 +230,8 @@ async fn audit(RawQuery(query): RawQuery) -> Response {
     ])
 }
 
-async fn resume_cause(Path(_): Path<String>, Json(body): Json<Reason>) -> Response {
-    if body.reason != REASON {
-        return invalid_reason();
-    }
-    (StatusCode::ACCEPTED, Json(Resumed { resumed: 812 })).into_response()
-}
-
 /// Takes the state that was seen, and times up to now.
-async fn act_on_span(headers: HeaderMap, Json(body): Json<Value>) -> Response {
+fn act_on_span(headers: &HeaderMap, body: Value) -> Response {
     if headers.get("if-match").is_none_or(|tag| tag != SEEN) {
         return problem(
             StatusCode::PRECONDITION_FAILED,
@@ -273,10 +243,8 @@ async fn act_on_span(headers: HeaderMap, Json(body): Json<Value>) -> Response {
         return invalid_reason();
     }
     for name in ["until", "from", "to"] {
-        if body
-            .get(name)
-            .is_some_and(|time| time.as_i64().is_none_or(|time| time > NOW))
-        {
+        let given = body.get(name);
+        if given.is_some_and(|time| time.as_i64().is_none_or(|time| time > NOW)) {
             return invalid(FieldError::new(format!("#/{name}"), "It is wrong."));
         }
     }
@@ -299,10 +267,6 @@ fn invalid(error: FieldError) -> Response {
 
 fn invalid_reason() -> Response {
     invalid(FieldError::new("#/reason", "It must not be blank."))
-}
-
-fn not_there() -> Response {
-    problem(StatusCode::NOT_FOUND, "There is no such thing", Vec::new())
 }
 
 /// A console as a browser sees it.
@@ -438,80 +402,41 @@ impl Visit {
 
 /// A span without usages.
 pub(crate) fn span(id: &str, start: i64, end: Option<i64>) -> Span {
-    let state = if end.is_some() { "stopped" } else { "open" };
-    let target = [
-        "organization_id=acme",
-        "space_id=prod",
-        "consumer_id=app:shop",
-        "resource_id=postgres",
-        "plan_id=small",
-        "resource_instance_id=orders-db",
-    ];
-    let target: BTreeMap<_, _> = target.iter().filter_map(|it| it.split_once('=')).collect();
-    Span {
-        id: id.to_owned(),
-        target: serde_json::from_value::<Target>(json!(target)).unwrap(),
-        measured_usage: vec![Measure {
-            measure: "memory".to_owned(),
-            quantity: json!(512),
-        }],
-        start: at(start),
-        end: end.map(at),
-        state: state.to_owned(),
-        start_event_id: Some("2d509abe".to_owned()),
-        end_event_id: end.map(|_| "7f11".to_owned()),
-        sampled_to: at(start),
-        due_at: Some(at(NOW)),
-        planned: None,
-        delivery: Delivery {
-            attempts: 0,
-            unanswered: false,
-            last_error: None,
+    let span = json!({
+        "id": id,
+        "target": {
+            "organization_id": "acme", "space_id": "prod", "consumer_id": "app:shop",
+            "resource_id": "postgres", "plan_id": "small", "resource_instance_id": "orders-db",
         },
-        excluded: Vec::new(),
-        again: Vec::new(),
-        proof: Proof {
-            used: 0,
-            billed: 0,
-            skipped: 0,
-            unanswered: 0,
-            unsampled: end.unwrap_or(NOW) - start,
-            usages: Some(0),
-            ledger: Some(0),
-            difference: Some(0),
+        "measured_usage": [{ "measure": "memory", "quantity": 512 }],
+        "start": start, "end": end, "state": if end.is_some() { "stopped" } else { "open" },
+        "start_event_id": "2d509abe", "end_event_id": end.map(|_| "7f11"),
+        "sampled_to": start, "due_at": NOW, "planned": null,
+        "delivery": { "attempts": 0, "unanswered": false, "last_error": null },
+        "proof": {
+            "used": 0, "billed": 0, "skipped": 0, "unanswered": 0,
+            "unsampled": end.unwrap_or(NOW) - start, "usages": 0, "ledger": 0, "difference": 0,
         },
-    }
+    });
+    serde_json::from_value(span).unwrap()
 }
 
 /// A span whose usage number 7 is refused: it is two days behind.
 pub(crate) fn suspended(id: &str) -> Span {
-    let (from, span) = (NOW - 2 * DAY, span(id, NOW - 3 * DAY, None));
-    Span {
-        state: "suspended".to_owned(),
-        sampled_to: at(from),
-        proof: Proof {
-            unsampled: NOW - from,
-            ..span.proof
-        },
-        planned: Some(Plan {
-            start: at(from),
-            end: at(from + HOUR),
-            usage_id: usage_id(7),
-        }),
-        ..span
-    }
+    let (from, mut span) = (NOW - 2 * DAY, span(id, NOW - 3 * DAY, None));
+    (span.state, span.sampled_to) = ("suspended".to_owned(), at(from));
+    span.proof.unsampled = NOW - from;
+    let plan = json!({ "start": from, "end": from + HOUR, "usage_id": usage_id(7) });
+    span.planned = serde_json::from_value(plan).unwrap();
+    span
 }
 
 pub(crate) fn cause(id: &str, spans: u64) -> Cause {
-    Cause {
-        cause: id.to_owned(),
-        status: Some(422),
-        error: "unprocessable <plan>".to_owned(),
-        resource_id: "postgres".to_owned(),
-        plan_id: "small".to_owned(),
-        spans,
-        since: at(MIDNIGHT),
-    }
+    let cause = json!({
+        "cause": id, "status": 422, "error": "unprocessable <plan>", "resource_id": "postgres",
+        "plan_id": "small", "spans": spans, "since": MIDNIGHT,
+    });
+    serde_json::from_value(cause).unwrap()
 }
 
 pub(crate) fn usage_id(number: usize) -> String {
@@ -520,31 +445,19 @@ pub(crate) fn usage_id(number: usize) -> String {
 
 /// A usage that was accepted.
 fn usage(number: usize, start: i64, end: i64) -> Usage {
-    Usage {
-        id: usage_id(number),
-        span: "s".to_owned(),
-        interval: Interval {
-            start: at(start),
-            end: at(end),
-        },
-        timestamp: at(i64::midpoint(start, end)),
-        duration: end - start,
-        measured_usage: Vec::new(),
-        accepted_at: at(end.max(start) + 64),
-        status: Some(202),
-        location: Some("https://abacus.example/v1/usage".to_owned()),
-    }
+    let usage = json!({
+        "id": usage_id(number), "span": "s", "interval": { "start": start, "end": end },
+        "timestamp": i64::midpoint(start, end), "duration": end - start, "measured_usage": [],
+        "accepted_at": end.max(start) + 64, "status": 202,
+        "location": "https://abacus.example/v1/usage",
+    });
+    serde_json::from_value(usage).unwrap()
 }
 
 /// Time that does not count.
 pub(crate) fn excluded(start: i64, end: i64) -> Excluded {
-    Excluded {
-        start: at(start),
-        end: at(end),
-        back_to: None,
-        unanswered: false,
-        error: None,
-    }
+    let range = json!({ "start": start, "end": end, "unanswered": false });
+    serde_json::from_value(range).unwrap()
 }
 
 /// Cuts the time from `start` to `end` as a worker does, forwards or backwards.
@@ -563,26 +476,14 @@ pub(crate) fn sampled(first: usize, start: i64, end: i64, window: i64) -> Vec<Us
 }
 
 /// Says of a span what its usages come to.
-fn settle(span: Span, usages: &[Usage]) -> Span {
+fn settle(mut span: Span, usages: &[Usage]) -> Span {
     let billed = usages.iter().map(|usage| usage.duration).sum();
-    let sampled_to = span.start.as_millis() + billed;
-    let is_complete = span.end == Some(at(sampled_to));
-    Span {
-        sampled_to: at(sampled_to),
-        state: if is_complete {
-            "complete".to_owned()
-        } else {
-            span.state
-        },
-        due_at: span.due_at.filter(|_| !is_complete),
-        proof: Proof {
-            used: billed,
-            billed,
-            unsampled: span.end.map_or(NOW, Timestamp::as_millis) - sampled_to,
-            usages: Some(usages.len() as u64),
-            ledger: Some(billed),
-            ..span.proof
-        },
-        ..span
+    span.sampled_to = span.start.plus(billed);
+    if span.end == Some(span.sampled_to) {
+        (span.state, span.due_at) = ("complete".to_owned(), None);
     }
+    (span.proof.used, span.proof.billed) = (billed, billed);
+    span.proof.unsampled = span.end.unwrap_or(at(NOW)).since(span.sampled_to);
+    (span.proof.usages, span.proof.ledger) = (Some(usages.len() as u64), Some(billed));
+    span
 }
