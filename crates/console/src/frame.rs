@@ -92,17 +92,8 @@ impl Visit {
 }
 
 pub(crate) fn render(status: StatusCode, page: &impl Template) -> Response {
-    match page.render() {
-        Ok(text) => (status, Html(text)).into_response(),
-        Err(error) => {
-            tracing::error!(
-                code = "console.not_rendered",
-                error = %error,
-                "a page could not be rendered"
-            );
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
-    }
+    let text = page.render().expect("whatever is shown can be written");
+    (status, Html(text)).into_response()
 }
 
 /// A page that says why there is no other.

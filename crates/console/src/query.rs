@@ -6,14 +6,16 @@ use url::form_urlencoded::{self, Serializer};
 
 const PARAMETERS_MAX: usize = 100;
 
-/// The ids of a target.
-pub(crate) const IDS: [&str; 6] = [
+/// The ids of a target, and the time, which most pages are searched by.
+pub(crate) const FIELDS: [&str; 8] = [
     "organization_id",
     "space_id",
     "consumer_id",
     "resource_id",
     "plan_id",
     "resource_instance_id",
+    "from",
+    "to",
 ];
 
 /// The label of a parameter, or of one of its values.

@@ -17,6 +17,7 @@ use sampler_domain::{ClientId, Timestamp};
 use sampler_service::environment::Random;
 use sampler_service::oauth::Claims;
 use sampler_service::security::Grant;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Refusal;
@@ -32,8 +33,6 @@ const OPEN_FOR: i64 = 7 * 24 * 60 * 60 * 1_000;
 pub(crate) struct Session {
     /// The secret that each form must repeat.
     pub(crate) csrf: String,
-    /// When it ends, ms since the epoch.
-    until: i64,
     /// None if no sign-in is needed.
     pub(crate) person: Option<Person>,
 }
@@ -48,12 +47,9 @@ pub(crate) struct Person {
 }
 
 impl Session {
-    pub(crate) fn new(person: Option<Person>, until: Timestamp, random: &dyn Random) -> Self {
-        Self {
-            csrf: secret(random),
-            until: until.as_millis(),
-            person,
-        }
+    pub(crate) fn new(person: Option<Person>, random: &dyn Random) -> Self {
+        let csrf = secret(random);
+        Self { csrf, person }
     }
 
     /// What the session may do; none where its scopes allow nothing.
@@ -72,15 +68,6 @@ impl Session {
     pub(crate) fn has_made(&self, csrf: &str) -> bool {
         verify_slices_are_equal(self.csrf.as_bytes(), csrf.as_bytes()).is_ok()
     }
-
-    /// The header that has a browser keep the session; none where it would be too long.
-    pub(crate) fn cookie(&self, console: &Console, headers: &HeaderMap) -> Option<HeaderValue> {
-        let life = self.until - console.parts.clock.now().as_millis();
-        console
-            .parts
-            .keys
-            .seal(SESSION, self, life / 1_000, headers)
-    }
 }
 
 impl Console {
@@ -89,13 +76,27 @@ impl Console {
         self.parts.sign_in.is_none()
     }
 
-    /// The session of a request, if it has one that has not ended.
-    fn session(&self, headers: &HeaderMap) -> Option<Session> {
-        let session: Session = self.parts.keys.open(SESSION, headers)?;
-        let is_valid = self.parts.clock.now().as_millis() < session.until;
-        // Where people sign in, nobody is admitted without a name.
-        let fits = session.person.is_some() != self.is_open();
-        (is_valid && fits).then_some(session)
+    /// The header that has a browser keep a cookie until then; none where the cookie would be too long.
+    pub(crate) fn cookie(
+        &self,
+        name: &str,
+        content: &impl Serialize,
+        until: Timestamp,
+        headers: &HeaderMap,
+    ) -> Option<HeaderValue> {
+        let seconds = until.since(self.parts.clock.now()) / 1_000;
+        let content = (until, content);
+        self.parts.keys.seal(name, &content, seconds, headers)
+    }
+
+    /// The content of a request's cookie, if it has one that has not ended.
+    pub(crate) fn content<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        headers: &HeaderMap,
+    ) -> Option<T> {
+        let (until, content): (Timestamp, T) = self.parts.keys.open(name, headers)?;
+        (self.parts.clock.now() < until).then_some(content)
     }
 }
 
@@ -106,7 +107,9 @@ pub(crate) async fn require(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let known = console.session(request.headers());
+    let known = console.content::<Session>(SESSION, request.headers());
+    // Where people sign in, nobody is admitted without a name.
+    let known = known.filter(|session| session.person.is_some() != console.is_open());
     let mut cookie = None;
     let session = match known {
         Some(session) => session,
@@ -119,8 +122,8 @@ pub(crate) async fn require(
         }
         None => {
             let until = console.parts.clock.now().plus(OPEN_FOR);
-            let session = Session::new(None, until, &*console.parts.random);
-            cookie = session.cookie(&console, request.headers());
+            let session = Session::new(None, &*console.parts.random);
+            cookie = console.cookie(SESSION, &session, until, request.headers());
             session
         }
     };

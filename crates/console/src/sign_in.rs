@@ -54,8 +54,6 @@ struct Pending {
     attempt: Attempt,
     /// Where to go then.
     then: String,
-    /// Until when, ms since the epoch.
-    until: i64,
 }
 
 /// The attempts of one instance.
@@ -111,9 +109,7 @@ pub(crate) fn reference(page: &Uri) -> String {
 /// `GET /console/sign-in`: sends the browser to the token server.
 pub(crate) async fn begin(visit: Visit, headers: HeaderMap) -> Result<Response, Refusal> {
     let parts = &visit.console.parts;
-    let Some(flow) = &parts.sign_in else {
-        return Ok(Redirect::to(&visit.root).into_response());
-    };
+    let flow = parts.sign_in.as_ref().ok_or_else(Refusal::no_page)?;
     let Some(own) = own_address(&headers) else {
         let detail = "The request does not say for which host it is.";
         return Err(failed(StatusCode::BAD_REQUEST, detail));
@@ -126,13 +122,12 @@ pub(crate) async fn begin(visit: Visit, headers: HeaderMap) -> Result<Response, 
             redirect: format!("{own}{CALLBACK}"),
         },
         then: own_page(visit.query.get("to")).to_owned(),
-        until: visit.now().plus(ATTEMPT_FOR).as_millis(),
     };
+    let until = visit.now().plus(ATTEMPT_FOR);
     let _permit = visit.console.attempts.admit()?;
     let page = flow.authorization(&pending.attempt).await;
     let page = page.map_err(|error| unreachable(&error))?;
-    let life = ATTEMPT_FOR / 1_000;
-    let cookie = parts.keys.seal(ATTEMPT, &pending, life, &headers);
+    let cookie = visit.console.cookie(ATTEMPT, &pending, until, &headers);
     let cookie = cookie.map(|cookie| [(SET_COOKIE, cookie)]);
     Ok((cookie, Redirect::to(page.as_str())).into_response())
 }
@@ -164,10 +159,11 @@ pub(crate) async fn ended() -> Refusal {
 impl Visit {
     async fn signed_in(&self, headers: &HeaderMap) -> Result<Response, Refusal> {
         let console = &self.console;
-        let Some(flow) = &console.parts.sign_in else {
-            return Ok(Redirect::to(&self.root).into_response());
-        };
-        let Some(pending) = self.pending(headers) else {
+        let flow = console.parts.sign_in.as_ref();
+        let flow = flow.ok_or_else(Refusal::no_page)?;
+        let pending = console.content::<Pending>(ATTEMPT, headers);
+        let state = self.query.get("state");
+        let Some(pending) = pending.filter(|it| it.attempt.state == state) else {
             let detail = "This does not belong to an attempt to sign in with this browser, or the \
                           attempt is too old.";
             return Err(failed(StatusCode::BAD_REQUEST, detail));
@@ -194,19 +190,13 @@ impl Visit {
         })?;
         let nonce = &pending.attempt.nonce;
         let session = console.session_of(flow, &tokens, nonce).await?;
-        let Some(cookie) = session.cookie(console, headers) else {
+        let until = end_of(tokens.access.expose_secret());
+        let Some(cookie) = console.cookie(SESSION, &session, until, headers) else {
             let detail = "Your account has too many scopes of Sampler for a session.";
             return Err(failed(StatusCode::FORBIDDEN, detail));
         };
-        let then = relative(CALLBACK, own_page(&pending.then));
+        let then = relative(CALLBACK, &pending.then);
         Ok(([(SET_COOKIE, cookie)], Redirect::to(&then)).into_response())
-    }
-
-    /// The attempt of this browser that has the state of this visit, if it is not too old.
-    fn pending(&self, headers: &HeaderMap) -> Option<Pending> {
-        let pending: Pending = self.console.parts.keys.open(ATTEMPT, headers)?;
-        let is_own = pending.attempt.state == self.query.get("state");
-        (is_own && self.now().as_millis() < pending.until).then_some(pending)
     }
 }
 
@@ -231,7 +221,7 @@ impl Console {
             client: claims.client.map(|client| client.as_str().to_owned()),
             scopes: scopes.filter(|scope| scope.starts_with(SCOPES)).collect(),
         };
-        let session = Session::new(Some(person), end_of(access), &*self.parts.random);
+        let session = Session::new(Some(person), &*self.parts.random);
         if session.grant().is_none() {
             let detail = "You are signed in, but your account has no scope of Sampler, such as \
                           abacus.sampler.read.";

@@ -7,7 +7,7 @@ use sampler_api::Span;
 use crate::api::{self, Refusal};
 use crate::csv;
 use crate::frame::render;
-use crate::query::{self, IDS, Query};
+use crate::query::{self, FIELDS, Query};
 use crate::show;
 use crate::visit::{Around, Choice, Visit};
 
@@ -38,7 +38,7 @@ const FILE: [csv::Column; 14] = [
 struct SpansPage {
     visit: Visit,
     title: &'static str,
-    fields: Vec<&'static str>,
+    fields: [&'static str; 8],
     choices: Vec<Choice>,
     items: Option<Vec<Span>>,
     around: Around,
@@ -65,7 +65,7 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, Refusal> {
     };
     let page = SpansPage {
         title: "Spans",
-        fields: IDS.into_iter().chain(["from", "to"]).collect(),
+        fields: FIELDS,
         choices: vec![("state", "any", STATES.map(str::to_owned).to_vec())],
         items,
         around,

@@ -10,7 +10,7 @@ use sampler_api::units::Hourly;
 use crate::api::Refusal;
 use crate::csv;
 use crate::frame::render;
-use crate::query::{self, IDS};
+use crate::query::{self, FIELDS};
 use crate::show;
 use crate::visit::{Around, Choice, Visit};
 
@@ -23,7 +23,7 @@ const WINDOWS: [&str; 3] = ["month", "day", "hour"];
 struct UsagePage {
     visit: Visit,
     title: &'static str,
-    fields: Vec<&'static str>,
+    fields: [&'static str; 8],
     choices: Vec<Choice>,
     items: Option<Vec<Sum>>,
     around: Around,
@@ -42,13 +42,14 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, Refusal> {
     } else {
         (None, Around::default())
     };
-    let mut groups = IDS.map(str::to_owned).to_vec();
+    let ids = FIELDS.iter().filter(|name| name.ends_with("_id"));
+    let mut groups: Vec<String> = ids.map(|name| (*name).to_owned()).collect();
     // An address may name several groups.
     let given = visit.query.get("group_by").to_owned();
     groups.extend(given.contains(',').then_some(given));
     let page = UsagePage {
         title: "Usage",
-        fields: IDS.into_iter().chain(["from", "to"]).collect(),
+        fields: FIELDS,
         choices: vec![
             ("window", "all", WINDOWS.map(str::to_owned).to_vec()),
             ("group_by", "nothing", groups),

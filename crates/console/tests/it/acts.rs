@@ -1,8 +1,9 @@
 //! What is suspended, and actions: each says what it will do, and asks why.
 
 use sampler_api::Cause;
+use serde_json::json;
 
-use crate::stub::{DAY, HOUR, Ledger, MIDNIGHT, NOW, Visit, excluded, span, suspended};
+use crate::stub::{DAY, HOUR, Ledger, MIDNIGHT, NOW, Visit, excluded, span, suspended, with};
 
 fn some() -> Ledger {
     let ledger = Ledger::default().suspended_by(&[812, 9]);
@@ -121,11 +122,11 @@ async fn a_wrong_time_of_a_skip_is_told_in_the_form() {
 
 #[tokio::test]
 async fn a_skip_of_a_usage_that_may_count_says_so() {
-    let mut late = suspended("late");
-    late.delivery.unanswered = true;
-    if let Some(plan) = &mut late.planned {
-        std::mem::swap(&mut plan.start, &mut plan.end);
-    }
+    let late = json!({
+        "delivery": { "unanswered": true },
+        "planned": { "start": NOW - DAY, "end": NOW - 2 * DAY },
+    });
+    let late = with(suspended("late"), late);
     let console = some().with(late, Vec::new()).console();
     let shown = console.get("/console/spans/late/skip").await;
     shown.shows(&["That stays billed", "the upstream may count the usage"]);

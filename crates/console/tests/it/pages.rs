@@ -23,20 +23,18 @@ async fn a_search_shows_spans_and_keeps_what_was_asked_for() {
     let query = "organization_id=acme&space_id=&state=open&from=1795132800000";
     let path = format!("/console/spans?{query}");
     let shown = console.page(&path, "spans").await;
-    let next =
-        "href=\"?organization_id=acme&#38;state=open&#38;from=1793491200000&#38;to=1796083200000\"";
-    shown.counts(
-        200,
-        &[
-            ("data-test=\"span-row\"", 2),
-            ("name=\"organization_id\" value=\"acme\"", 1),
-            ("<option value=\"open\" selected>", 1),
-            ("value=\"2026-11-20T00:00\"", 1),
-            ("href=\"../console/spans/one%2Fa\"", 1),
-            // This month is a click away.
-            (next, 1),
-        ],
-    );
+    let month = "from=1793491200000&#38;to=1796083200000\"";
+    let month = format!("href=\"?organization_id=acme&#38;state=open&#38;{month}");
+    let texts = [
+        ("data-test=\"span-row\"", 2),
+        ("name=\"organization_id\" value=\"acme\"", 1),
+        ("<option value=\"open\" selected>", 1),
+        ("value=\"2026-11-20T00:00\"", 1),
+        ("href=\"../console/spans/one%2Fa\"", 1),
+        // This month is a click away.
+        (month.as_str(), 1),
+    ];
+    shown.counts(200, &texts);
     // A time alone narrows too little to be asked for, and is no mistake.
     let shown = page("/console/spans?from=1793491200000&to=1796083200000").await;
     let from = "value=\"2026-11-01T00:00\"";
@@ -45,21 +43,22 @@ async fn a_search_shows_spans_and_keeps_what_was_asked_for() {
 
 #[tokio::test]
 async fn what_is_wrong_with_a_search_stands_beside_it_in_the_words_of_the_form() {
-    let shown = page("/console/spans?plan_id=x").await;
+    let hint = "<bdi>From, UTC</bdi>: Enter a time like 2026-11-20T14:00.";
     let detail = "<bdi>Plan</bdi>: It is &#60;b&#62;not enough&#60;/b&#62;.";
-    shown.counts(400, &[("data-test=\"search\"", 1), (detail, 1)]);
-    let path = "/console/spans?organization_id=acme&from=20.11.2026";
-    page(path).await.counts(
-        400,
-        &[
-            ("name=\"from\" value=\"20.11.2026\"", 1),
-            (
-                "<bdi>From, UTC</bdi>: Enter a time like 2026-11-20T14:00.",
-                1,
-            ),
-            ("RFC 3339", 0),
-        ],
-    );
+    for (query, texts) in [
+        ("plan_id=x", &[("data-test=\"search\"", 1), (detail, 1)][..]),
+        (
+            "organization_id=acme&from=20.11.2026",
+            &[
+                ("name=\"from\" value=\"20.11.2026\"", 1),
+                (hint, 1),
+                ("RFC 3339", 0),
+            ],
+        ),
+    ] {
+        let shown = page(&format!("/console/spans?{query}")).await;
+        shown.counts(400, texts);
+    }
 }
 
 #[tokio::test]
@@ -82,8 +81,7 @@ async fn what_is_not_there_is_a_page_too() {
 /// Below whatever prefix a router has taken away.
 #[tokio::test]
 async fn all_links_are_relative() {
-    let ledger = two().suspended_by(&[812]);
-    let console = ledger.console();
+    let console = two().suspended_by(&[812]).console();
     for path in [
         "/console",
         "/console/",
@@ -115,17 +113,15 @@ async fn all_links_are_relative() {
 #[tokio::test]
 async fn the_audit_trail_says_who_did_what_and_why_and_what_it_changed() {
     let shown = two().console().page("/console/audit", "audit").await;
-    shown.counts(
-        200,
-        &[
-            ("data-test=\"audit-row\"", 2),
-            ("<bdi>The &#60;i&#62;plan&#60;/i&#62; has gone.</bdi>", 1),
-            ("aria-current=\"page\">Audit</a>", 1),
-            ("<i>plan", 0),
-            ("<bdi>sampling paused: false \u{2192} true</bdi>", 1),
-            ("<bdi>state: suspended \u{2192} open</bdi>", 1),
-        ],
-    );
+    let texts = [
+        ("data-test=\"audit-row\"", 2),
+        ("<bdi>The &#60;i&#62;plan&#60;/i&#62; has gone.</bdi>", 1),
+        ("aria-current=\"page\">Audit</a>", 1),
+        ("<i>plan", 0),
+        ("<bdi>sampling paused: false \u{2192} true</bdi>", 1),
+        ("<bdi>state: suspended \u{2192} open</bdi>", 1),
+    ];
+    shown.counts(200, &texts);
     let none = page("/console/audit?who=nobody").await;
     none.counts(200, &[("No match.", 1)]);
 }
@@ -166,24 +162,23 @@ async fn sums_are_a_table_and_a_file() {
     empty.counts(200, &[("data-test=\"usage-row\"", 0)]);
     let path = "/console/usage?organization_id=acme&window=day&group_by=resource_id,plan_id";
     let shown = console.page(path, "usage").await;
-    shown.counts(
-        200,
-        &[
-            ("data-test=\"usage-row\"", 3),
-            ("<option value=\"day\" selected>", 1),
-            ("<option value=\"resource_id,plan_id\" selected>", 1),
-            (">44,236,800,000<", 1),
-            // 512 MB for a day.
-            (">12.288<", 1),
-            ("GB\u{b7}h = MB × ms ÷ 1000 ÷ 3600000", 1),
-            ("title=\"86400000 ms\"", 1),
-            (">Plan</th>", 1),
-            ("<small>", 0),
-        ],
-    );
+    let texts = [
+        ("data-test=\"usage-row\"", 3),
+        ("<option value=\"day\" selected>", 1),
+        ("<option value=\"resource_id,plan_id\" selected>", 1),
+        (">44,236,800,000<", 1),
+        // 512 MB for a day.
+        (">12.288<", 1),
+        ("GB\u{b7}h = MB × ms ÷ 1000 ÷ 3600000", 1),
+        ("title=\"86400000 ms\"", 1),
+        (">Plan</th>", 1),
+        ("<small>", 0),
+    ];
+    shown.counts(200, &texts);
     let file = console.get(&format!("{path}&format=csv")).await;
     let lines = file.lines_of_csv();
-    let head = "\"window_start\",\"window_end\",\"resource_id\",\"plan_id\",\"usages\",\"duration_ms\",\"memory MB × ms\",\"memory GB·h\",\"odd × ms\"";
+    let head = "\"window_start\",\"window_end\",\"resource_id\",\"plan_id\",\"usages\",\
+                \"duration_ms\",\"memory MB × ms\",\"memory GB·h\",\"odd × ms\"";
     assert_eq!((lines.len(), lines[0]), (4, head));
     let end = ",\"'=HYPERLINK(\"\"x\"\")\",\"<small>\",\"24\",\"-10800000\",\"-5529600000\",\"-1.536\",\"\"";
     assert!(lines[3].ends_with(end), "{}", lines[3]);
@@ -195,32 +190,25 @@ async fn sums_are_a_table_and_a_file() {
 
 #[tokio::test]
 async fn the_overview_says_how_things_stand() {
-    let ledger = two().suspended_by(&[812]);
-    let shown = ledger.console().page("/console", "overview").await;
-    for hook in ["backlog", "month-close", "sampling", "causes"] {
-        let hook = format!("data-test=\"{hook}\"");
-        assert_eq!(shown.count(&hook), 1, "{hook}");
-    }
-    shown.shows(&[
-        "<data value=\"1200\">1,200</data>",
-        "5012.3 usages a second",
-        ">812 spans<",
-        "unprocessable &#60;plan&#62;",
-        "2026-10",
-    ]);
-}
-
-#[tokio::test]
-async fn the_overview_tells_of_causes_that_it_does_not_show() {
-    for (count, told) in [
-        (0, "No span is suspended"),
-        (1, "their spans (1)"),
-        (6, "their spans (6)"),
-    ] {
-        let ledger = two().suspended_by(&vec![9; count]);
-        let shown = ledger.console().get("/console").await;
-        let rows = count.min(5);
-        shown.counts(200, &[(told, 1), ("data-test=\"cause-row\"", rows)]);
+    for causes in [0, 1, 6] {
+        let ledger = two().suspended_by(&vec![812; causes]);
+        let shown = ledger.console().page("/console", "overview").await;
+        let all = format!("their spans ({causes})");
+        let texts = [
+            ("data-test=\"backlog\"", 1),
+            ("data-test=\"month-close\"", 1),
+            ("data-test=\"sampling\"", 1),
+            ("data-test=\"causes\"", 1),
+            ("<data value=\"1200\">1,200</data>", 1),
+            ("5012.3 usages a second", 1),
+            ("spans left of 2026-10", 1),
+            // The largest causes, and how many there are.
+            ("data-test=\"cause-row\"", causes.min(5)),
+            ("unprocessable &#60;plan&#62;", causes.min(5)),
+            (all.as_str(), 1),
+            ("No span is suspended", usize::from(causes == 0)),
+        ];
+        shown.counts(200, &texts);
     }
 }
 

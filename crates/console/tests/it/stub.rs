@@ -17,6 +17,7 @@ use sampler_service::environment::{Clock, SystemRandom};
 use sampler_service::http::{answer, complete};
 use sampler_service::security::Authenticator;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
@@ -421,14 +422,31 @@ pub(crate) fn span(id: &str, start: i64, end: Option<i64>) -> Span {
     serde_json::from_value(span).unwrap()
 }
 
+/// The same document with other values of some of its members.
+pub(crate) fn with<T: Serialize + DeserializeOwned>(document: T, changes: Value) -> T {
+    fn change(document: &mut Value, changes: Value) {
+        match (document, changes) {
+            (Value::Object(members), Value::Object(changes)) => {
+                for (name, value) in changes {
+                    change(members.entry(name).or_insert(Value::Null), value);
+                }
+            }
+            (document, changes) => *document = changes,
+        }
+    }
+    let mut changed = serde_json::to_value(document).unwrap();
+    change(&mut changed, changes);
+    serde_json::from_value(changed).unwrap()
+}
+
 /// A span whose usage number 7 is refused: it is two days behind.
 pub(crate) fn suspended(id: &str) -> Span {
-    let (from, mut span) = (NOW - 2 * DAY, span(id, NOW - 3 * DAY, None));
-    (span.state, span.sampled_to) = ("suspended".to_owned(), at(from));
-    span.proof.unsampled = NOW - from;
-    let plan = json!({ "start": from, "end": from + HOUR, "usage_id": usage_id(7) });
-    span.planned = serde_json::from_value(plan).unwrap();
-    span
+    let from = NOW - 2 * DAY;
+    let changes = json!({
+        "state": "suspended", "sampled_to": from, "proof": { "unsampled": NOW - from },
+        "planned": { "start": from, "end": from + HOUR, "usage_id": usage_id(7) },
+    });
+    with(span(id, NOW - 3 * DAY, None), changes)
 }
 
 pub(crate) fn cause(id: &str, spans: u64) -> Cause {
