@@ -92,11 +92,6 @@ impl Visit {
         grant.is_some_and(|grant| grant.require_admin().is_ok())
     }
 
-    /// The name of the person who is signed in.
-    pub(crate) fn person(&self) -> Option<&str> {
-        Some(&self.session.as_ref()?.person.as_ref()?.name)
-    }
-
     /// A page of a list.
     pub(crate) async fn list<T: DeserializeOwned>(
         &self,

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use http_body_util::BodyExt;
 use percent_encoding::percent_decode_str;
-use sampler_api::{Cause, Control, Excluded, FieldError, Problem, Span, Usage};
+use sampler_api::{Cause, Control, Excluded, Span, Usage};
 use sampler_console::{Console, Keys, Parts};
 use sampler_domain::Timestamp;
 use sampler_service::environment::{Clock, SystemRandom};
@@ -131,25 +131,22 @@ async fn api(State(ledger): State<Arc<Ledger>>, request: Request<Body>) -> Respo
         ["suspended", _, "resume"] if body["reason"] == REASON => {
             Json(json!({ "resumed": 812 })).into_response()
         }
-        ["suspended", _, "resume"] => invalid_reason(),
+        ["suspended", _, "resume"] => invalid("pointer", "#/reason", "It must not be blank."),
         ["spans", id] if known(id).is_some() => {
             ([("etag", SEEN)], Json(&known(id).unwrap().0)).into_response()
         }
         ["spans", id, "usages"] if known(id).is_some() => page(&known(id).unwrap().1, &query),
-        ["spans", _, "resume" | "skip" | "resend"] => act_on_span(&head.headers, body),
-        _ => problem(StatusCode::NOT_FOUND, "There is no such thing", Vec::new()),
+        ["spans", _, "resume" | "skip" | "resend"] => act_on_span(&head.headers, &body),
+        _ => problem(StatusCode::NOT_FOUND, "There is no such thing", &json!([])),
     }
 }
 
 fn search(ledger: &Ledger, query: &Parameters) -> Response {
     if query.contains_key("plan_id") && query.len() == 1 {
-        return invalid(FieldError::of_parameter(
-            "plan_id",
-            "It is <b>not enough</b>.",
-        ));
+        return invalid("parameter", "plan_id", "It is <b>not enough</b>.");
     }
     if query.get("from").is_some_and(|from| from.contains('.')) {
-        return invalid(FieldError::of_parameter("from", "It must be RFC 3339."));
+        return invalid("parameter", "from", "It must be RFC 3339.");
     }
     items(
         &ledger
@@ -187,7 +184,7 @@ fn page(usages: &[Usage], query: &Parameters) -> Response {
 
 fn sums(query: &Parameters) -> Response {
     if !query.contains_key("organization_id") {
-        return invalid(FieldError::of_parameter("plan_id", "It is not enough."));
+        return invalid("parameter", "plan_id", "It is not enough.");
     }
     let day = |day: i64, duration: i64| {
         let mut window =
@@ -232,42 +229,35 @@ fn audit(query: &Parameters) -> Response {
 }
 
 /// Takes the state that was seen, and times up to now.
-fn act_on_span(headers: &HeaderMap, body: Value) -> Response {
+fn act_on_span(headers: &HeaderMap, body: &Value) -> Response {
     if headers.get("if-match").is_none_or(|tag| tag != SEEN) {
         return problem(
             StatusCode::PRECONDITION_FAILED,
             "It has changed",
-            Vec::new(),
+            &json!([]),
         );
     }
     if body["reason"] != REASON {
-        return invalid_reason();
+        return invalid("pointer", "#/reason", "It must not be blank.");
     }
     for name in ["until", "from", "to"] {
         let given = body.get(name);
         if given.is_some_and(|time| time.as_i64().is_none_or(|time| time > NOW)) {
-            return invalid(FieldError::new(format!("#/{name}"), "It is wrong."));
+            return invalid("pointer", &format!("#/{name}"), "It is wrong.");
         }
     }
     Json(body).into_response()
 }
 
-fn problem(status: StatusCode, title: &str, errors: Vec<FieldError>) -> Response {
-    let problem = Problem {
-        title: title.to_owned(),
-        detail: "It is as it is.".to_owned(),
-        errors,
-        ..Problem::default()
-    };
+fn problem(status: StatusCode, title: &str, errors: &Value) -> Response {
+    let problem = json!({ "title": title, "detail": "It is as it is.", "errors": errors });
     (status, Json(problem)).into_response()
 }
 
-fn invalid(error: FieldError) -> Response {
-    problem(StatusCode::BAD_REQUEST, "It is not valid", vec![error])
-}
-
-fn invalid_reason() -> Response {
-    invalid(FieldError::new("#/reason", "It must not be blank."))
+/// A parameter or a pointer is wrong.
+fn invalid(kind: &str, place: &str, detail: &str) -> Response {
+    let errors = json!([{ kind: place, "detail": detail }]);
+    problem(StatusCode::BAD_REQUEST, "It is not valid", &errors)
 }
 
 /// A console as a browser sees it.
@@ -434,9 +424,9 @@ pub(crate) fn with<T: Serialize + DeserializeOwned>(document: T, changes: Value)
             (document, changes) => *document = changes,
         }
     }
-    let mut changed = serde_json::to_value(document).unwrap();
-    change(&mut changed, changes);
-    serde_json::from_value(changed).unwrap()
+    let mut value = serde_json::to_value(document).unwrap();
+    change(&mut value, changes);
+    serde_json::from_value(value).unwrap()
 }
 
 /// A span whose usage number 7 is refused: it is two days behind.
