@@ -10,6 +10,9 @@ use crate::{
     SUSPENDED_DUE_AT, Span, Step, Suspension, Timestamp, next_step, usage_guid,
 };
 
+/// How many intervals a span that is behind gets ahead before its `due_at` follows.
+const INTERVALS_IN_PLACE: i64 = 8;
+
 /// A change of a span by a worker or an operator. Starts and stops come from providers and are not among
 /// them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -99,6 +102,18 @@ impl Span {
         next_step(self, now, policy).due_at(now, self)
     }
 
+    /// Sets when the span needs a worker next. A span that stays due keeps its place in the index for some intervals:
+    /// the server takes half as long again for a change that moves it.
+    fn move_due_at(&mut self, now: Timestamp, policy: &Policy) {
+        let (before, due_at) = (self.processing.due_at, self.next_due_at(now, policy));
+        let planned = self.processing.planned.as_ref();
+        let near = planned.map_or(0, |it| it.interval.duration().abs() * INTERVALS_IN_PLACE);
+        let is_near = due_at.since(before).abs() < near;
+        if before > now || due_at > now || !is_near {
+            self.processing.due_at = due_at;
+        }
+    }
+
     /// Plans this interval. Who plans may post.
     pub(crate) fn to_plan(
         &self,
@@ -109,7 +124,7 @@ impl Span {
     ) -> Change {
         self.changed(ChangeKind::Plan, |span| {
             span.plan(interval, run, now, policy);
-            span.processing.due_at = span.next_due_at(now, policy);
+            span.move_due_at(now, policy);
         })
     }
 
@@ -187,7 +202,7 @@ impl Span {
                     Step::Trim(_) | Step::Wait(_) | Step::Execute => {}
                 }
             }
-            span.processing.due_at = span.next_due_at(now, policy);
+            span.move_due_at(now, policy);
         })
     }
 

@@ -143,3 +143,41 @@ fn what_is_refused_again_is_excluded_again_and_the_span_goes_on() {
     assert_eq!(world.span.sampled_to(), hours(5));
     assert_eq!(excluded(&world.span), [(0, 1, None)]);
 }
+
+/// A world whose first hour was posted without an answer, refused, skipped, and trimmed to its half by a late stop.
+fn flagged_and_trimmed() -> World {
+    let mut world = World::new(span(hours(0)), Granularity::Hour);
+    world.now = hours(5);
+    assert!(world.work(0, Outcome::Done), "the plan");
+    assert!(world.work(0, Outcome::Lost), "the post");
+    while world.span.suspension().is_none() {
+        assert!(world.work(0, Outcome::Refused));
+    }
+    skip(&mut world, None).unwrap();
+    world.stop(hours(0).plus(HOUR / 2));
+    while world.work(0, Outcome::Done) {}
+    assert!(world.span.processing.complete);
+    world
+}
+
+#[test]
+fn the_whole_usage_may_count_of_which_a_stop_has_trimmed_a_part() {
+    let world = flagged_and_trimmed();
+    let proof = world.span.proof(world.now);
+    assert_eq!((proof.skipped, proof.unanswered), (HOUR / 2, HOUR));
+}
+
+#[test]
+fn a_way_back_that_is_refused_was_never_posted_without_an_answer() {
+    let mut world = flagged_and_trimmed();
+    let change = world.span.to_resend(None, None, world.now);
+    assert!(world.operate(change));
+    while !world.span.processing.again[0].is_way_back {
+        assert!(world.work(0, Outcome::Done));
+    }
+    while world.span.processing.excluded.is_empty() {
+        assert!(world.work(0, Outcome::Refused));
+    }
+    assert_eq!(world.span.proof(world.now).unanswered, 0);
+    assert!(!world.span.processing.excluded[0].unanswered);
+}

@@ -22,15 +22,15 @@ fn each_planted_bug_breaks_its_law() {
 }
 
 #[test]
-fn the_readme_names_each_planted_bug() {
+fn the_documents_have_each_planted_bug() {
     let rows = Planted::ALL
         .iter()
-        .map(|(_, words, name, law)| format!("| {words} | {name} | {} |\n", in_words(law)));
+        .map(|(_, words, name, law)| format!("| {words} | model, {name} | {} |\n", in_words(law)));
     let table = rows.collect::<String>();
-    let readme = include_str!("../../README.md");
+    let page = include_str!("../../../../docs/correctness.md");
     assert!(
-        readme.contains(&table),
-        "README.md needs the table\n{table}"
+        page.contains(&table),
+        "docs/correctness.md needs the rows\n{table}"
     );
 }
 

@@ -68,6 +68,41 @@ fn each_bug_is_in_the_table_once() {
     assert_eq!(names.len(), PLANTED.len());
 }
 
+#[test]
+fn the_documents_have_each_planted_bug() {
+    let source = include_str!("../../src/mutant.rs");
+    let rows = PLANTED.iter().map(|found| row(found, source));
+    let table = rows.collect::<String>();
+    let page = include_str!("../../../../docs/correctness.md");
+    assert!(
+        page.contains(&table),
+        "docs/correctness.md needs the rows\n{table}"
+    );
+}
+
+/// The row of a bug: what its comment says, the seed, and the words of what is wrong.
+fn row(found: &Found, source: &str) -> String {
+    let name = format!("    {:?},", found.mutant);
+    let lines: Vec<&str> = source.lines().collect();
+    let at = lines.iter().position(|line| *line == name);
+    let before = lines[..at.expect("the bug has a line of its own")].iter();
+    let mut comment: Vec<&str> = before
+        .rev()
+        .map_while(|line| line.strip_prefix("    /// "))
+        .collect();
+    comment.reverse();
+    let comment = comment.join(" ");
+    let (first, rest) = comment.split_at(1);
+    let bug = format!("{}{}", first.to_lowercase(), rest.trim_end_matches('.'));
+    let upstream = if found.seed & FORGETFUL == 0 {
+        ""
+    } else {
+        "forgets, "
+    };
+    let (seed, words) = (found.seed & !FORGETFUL, found.words.join(" or "));
+    format!("| {bug} | simulation, {upstream}seed {seed} | {words} |\n")
+}
+
 /// A failing run is made short enough to be read.
 #[test]
 fn a_failing_seed_is_made_short() {
