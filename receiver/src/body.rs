@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use sampler_service::problem::Problem;
 
 use crate::Receiver;
-use crate::admission::{Charge, Client, SMALL_BODY, TurnedAway};
+use crate::admission::{Client, Turn};
 use crate::problems;
 
 /// Bytes that are decompressed at a time.
@@ -19,11 +19,8 @@ const DECOMPRESSED_AT_A_TIME: usize = 8 << 10;
 /// How long a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A body in memory. Its bytes are charged to its client.
-pub(crate) struct Received {
-    bytes: Vec<u8>,
-    charge: Charge,
-}
+/// A body up to this size takes no permits: what connections take bounds those.
+const SMALL_BODY: usize = 2 << 10;
 
 /// The media type of one event, one mapping or an operator's action.
 pub(crate) const JSON: &str = "application/json";
@@ -31,7 +28,19 @@ pub(crate) const JSON: &str = "application/json";
 /// The media type of JSON, one value a line.
 pub(crate) const NDJSON: &str = "application/x-ndjson";
 
-/// Reads the body of a request that is one event, one mapping or an action in JSON.
+/// A body in memory, and the permits for that.
+pub(crate) struct Received {
+    bytes: Vec<u8>,
+    held: Vec<Turn>,
+}
+
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Reads the body of a request that is one event, one mapping or an action in JSON, up to `max` bytes.
 ///
 /// # Errors
 /// 415 for another media type, and those of [`read_up_to`].
@@ -39,9 +48,10 @@ pub(crate) async fn read(
     request: Request<Body>,
     receiver: &Receiver,
     client: Client,
+    max: usize,
 ) -> Result<Received, Problem> {
     media_type(request.headers(), &[JSON])?;
-    read_up_to(request, receiver, client, receiver.settings.limits.payload).await
+    read_up_to(request, receiver, client, max).await
 }
 
 /// Reads the body of a request, up to `max` bytes, and unpacks it.
@@ -55,44 +65,27 @@ pub(crate) async fn read_up_to(
     client: Client,
     max: usize,
 ) -> Result<Received, Problem> {
-    let compressed = is_gzip(request.headers())?;
-    check_length(request.headers(), max)?;
-    let arrived = collect(request.into_body(), receiver, client, max).await?;
-    if compressed {
-        decompress(&arrived.bytes, receiver, client, max)
-    } else {
-        Ok(arrived)
+    let packed = is_gzip(request.headers())?;
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    if length.is_some_and(|length: u64| length > max as u64) {
+        return Err(too_large(max));
     }
-}
-
-impl AsRef<[u8]> for Received {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
+    let receiving = Receiving {
+        receiver,
+        client,
+        max,
+    };
+    let arriving = receiving.collect(request.into_body());
+    let arrived = tokio::time::timeout(BODY_TIMEOUT, arriving).await;
+    let arrived = arrived.unwrap_or_else(|_| {
+        let detail = "The body did not arrive within the time allowed for it.";
+        Err(Problem::new(&problems::REQUEST_TIMEOUT, detail))
+    })?;
+    if packed {
+        return receiving.unpack(&arrived.bytes);
     }
-}
-
-impl Received {
-    fn new(receiver: &Receiver, client: Client) -> Self {
-        Self {
-            bytes: Vec::new(),
-            charge: receiver.admission.bodies.charge(client),
-        }
-    }
-
-    /// Adds what has arrived. It is copied: the buffer of the connection is free for what follows.
-    fn extend(&mut self, bytes: &[u8], max: usize) -> Result<(), TurnedAway> {
-        let (length, capacity) = (self.bytes.len() + bytes.len(), self.bytes.capacity());
-        if length > capacity {
-            let wanted = (2 * capacity).min(max).max(length);
-            if wanted > SMALL_BODY {
-                let charged = if capacity > SMALL_BODY { capacity } else { 0 };
-                self.charge.grow(wanted - charged)?;
-            }
-            self.bytes.reserve_exact(wanted - self.bytes.len());
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
-    }
+    Ok(arrived)
 }
 
 /// Which of the media types that are accepted the body has. The one parameter of theirs that means
@@ -104,50 +97,46 @@ pub(crate) fn media_type(
     headers: &HeaderMap,
     accepted: &[&'static str],
 ) -> Result<&'static str, Problem> {
-    let mut values = headers.get_all(header::CONTENT_TYPE).iter();
-    let (Some(value), None) = (values.next(), values.next()) else {
-        return Err(other_type(accepted));
-    };
-    if let Some(exact) = accepted.iter().find(|accepted| value == **accepted) {
-        return Ok(exact);
-    }
-    let given = media_type_of(value).ok_or_else(|| other_type(accepted))?;
-    let charset = given.get_param(mime::CHARSET);
-    let found = accepted
-        .iter()
-        .find(|accepted| given.essence_str().eq_ignore_ascii_case(accepted))
-        .filter(|_| charset.is_none_or(|charset| charset == mime::UTF_8));
-    found.copied().ok_or_else(|| other_type(accepted))
+    let given = only(headers, header::CONTENT_TYPE).and_then(|given| {
+        let (essence, parameters) = given.split_once(';').unwrap_or((given, ""));
+        let is_utf_8 = parameters.split(';').all(is_no_other_charset);
+        let mut accepted = accepted.iter().copied();
+        accepted.find(|it| is_utf_8 && it.eq_ignore_ascii_case(essence.trim()))
+    });
+    given.ok_or_else(|| {
+        let list = accepted.join(", ");
+        let any = if accepted.len() > 1 { "one of " } else { "" };
+        let detail = format!("The body must be {any}{list}, in UTF-8, and say so in Content-Type.");
+        let accept = HeaderValue::from_str(&list).expect("media types are plain words");
+        Problem::new(&problems::UNSUPPORTED_MEDIA_TYPE, detail).header(header::ACCEPT, accept)
+    })
 }
 
-fn other_type(accepted: &[&'static str]) -> Problem {
-    let list = accepted.join(", ");
-    let (any, list_of) = match accepted {
-        [only] => ("", *only),
-        _ => ("one of ", list.as_str()),
+fn is_no_other_charset(parameter: &str) -> bool {
+    let Some((name, value)) = parameter.split_once('=') else {
+        return true;
     };
-    let detail = format!("The body must be {any}{list_of}, in UTF-8, and say so in Content-Type.");
-    let accept = HeaderValue::from_str(&list).expect("media types are plain words");
-    Problem::new(&problems::UNSUPPORTED_MEDIA_TYPE, detail).header(header::ACCEPT, accept)
+    let value = value.trim().trim_matches('"');
+    !name.trim().eq_ignore_ascii_case("charset") || value.eq_ignore_ascii_case("utf-8")
 }
 
-/// Spaces may precede the semicolon (RFC 9110, section 5.6.6), which the parser does not know.
-fn media_type_of(value: &HeaderValue) -> Option<mime::Mime> {
-    let text = value.to_str().ok()?;
-    let (essence, parameters) = text.split_once(';').unwrap_or((text, ""));
-    format!("{};{parameters}", essence.trim_end()).parse().ok()
+/// The text of a header that is there once.
+fn only(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().filter(|_| values.next().is_none());
+    value.and_then(|value| value.to_str().ok())
 }
 
 /// Whether the body is compressed; any coding but gzip is refused.
-pub(crate) fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
-    let mut values = headers.get_all(header::CONTENT_ENCODING).iter();
-    let Some(value) = values.next() else {
+fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
+    if !headers.contains_key(header::CONTENT_ENCODING) {
         return Ok(false);
-    };
-    let coding = value.to_str().map(|text| text.trim().to_ascii_lowercase());
-    match (coding.as_deref(), values.next()) {
-        (Ok("gzip" | "x-gzip"), None) => Ok(true),
-        (Ok("identity" | ""), None) => Ok(false),
+    }
+    let coding = only(headers, header::CONTENT_ENCODING);
+    let coding = coding.map(|coding| coding.trim().to_ascii_lowercase());
+    match coding.as_deref() {
+        Some("gzip" | "x-gzip") => Ok(true),
+        Some("identity" | "") => Ok(false),
         _ => {
             let detail = "The body's Content-Encoding must be gzip, or there must be none.";
             Err(Problem::new(&problems::UNSUPPORTED_MEDIA_TYPE, detail)
@@ -156,84 +145,75 @@ pub(crate) fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
     }
 }
 
-/// Refuses a body whose `Content-Length` is too large, without reading it.
-fn check_length(headers: &HeaderMap, max: usize) -> Result<(), Problem> {
-    let length = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok());
-    match length.and_then(|text| text.parse::<u64>().ok()) {
-        Some(length) if length > max as u64 => Err(too_large(max)),
-        _ => Ok(()),
-    }
-}
-
-async fn collect(
-    body: Body,
-    receiver: &Receiver,
+/// Where a body is received, for whom, and how many bytes it may have.
+struct Receiving<'r> {
+    receiver: &'r Receiver,
     client: Client,
     max: usize,
-) -> Result<Received, Problem> {
-    let reading = async {
-        let mut arrived = Received::new(receiver, client);
-        let mut body = Limited::new(body, max);
+}
+
+impl Receiving<'_> {
+    async fn collect(&self, body: Body) -> Result<Received, Problem> {
+        let mut arrived = Received {
+            bytes: Vec::new(),
+            held: Vec::new(),
+        };
+        let mut body = Limited::new(body, self.max);
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| {
                 if error.is::<LengthLimitError>() {
-                    return too_large(max);
+                    return too_large(self.max);
                 }
-                // The connection broke off, or its chunks are not valid. JSON that ends early would
-                // be answered in the same way.
-                cut_short()
+                // JSON that ends early would be answered in the same way.
+                Problem::new(&problems::MALFORMED_JSON, "The body was cut short.")
             })?;
             // Trailers say nothing that counts.
             if let Ok(data) = frame.into_data() {
-                let extended = arrived.extend(&data, max);
-                extended.map_err(|reason| receiver.turned_away(reason))?;
+                self.extend(&mut arrived, &data)?;
             }
         }
         Ok(arrived)
-    };
-    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
-    read.unwrap_or_else(|_| Err(too_slow()))
-}
+    }
 
-pub(crate) fn too_slow() -> Problem {
-    let detail = "The body did not arrive within the time allowed for it.";
-    Problem::new(&problems::REQUEST_TIMEOUT, detail)
-}
-
-pub(crate) fn cut_short() -> Problem {
-    Problem::new(&problems::MALFORMED_JSON, "The body was cut short.")
-}
-
-pub(crate) fn not_unpacked() -> Problem {
-    let detail = "The body is not what its Content-Encoding says: it cannot be decompressed.";
-    Problem::new(&problems::MALFORMED_JSON, detail)
-}
-
-fn decompress(
-    compressed: &[u8],
-    receiver: &Receiver,
-    client: Client,
-    max: usize,
-) -> Result<Received, Problem> {
-    let mut decompressed = Received::new(receiver, client);
-    let mut reader = MultiGzDecoder::new(compressed);
-    let mut buffer = [0; DECOMPRESSED_AT_A_TIME];
-    loop {
-        // Bytes that are not gzip are for the provider to correct, as bytes that are not JSON are.
-        let Ok(read) = reader.read(&mut buffer) else {
-            return Err(not_unpacked());
+    fn unpack(&self, packed: &[u8]) -> Result<Received, Problem> {
+        let mut unpacked = Received {
+            bytes: Vec::new(),
+            held: Vec::new(),
         };
-        let bytes = &buffer[..read];
-        if bytes.is_empty() {
-            return Ok(decompressed);
+        let mut reader = MultiGzDecoder::new(packed);
+        let mut buffer = [0; DECOMPRESSED_AT_A_TIME];
+        loop {
+            // Bytes that are not gzip are for the provider to correct, as bytes that are not JSON are.
+            let read = reader.read(&mut buffer).map_err(|_| {
+                let detail =
+                    "The body is not what its Content-Encoding says: it cannot be decompressed.";
+                Problem::new(&problems::MALFORMED_JSON, detail)
+            })?;
+            if read == 0 {
+                return Ok(unpacked);
+            }
+            if unpacked.bytes.len() + read > self.max {
+                return Err(too_large(self.max));
+            }
+            self.extend(&mut unpacked, &buffer[..read])?;
         }
-        if decompressed.bytes.len() + bytes.len() > max {
-            return Err(too_large(max));
+    }
+
+    /// Adds what has arrived. It is copied: the buffer of the connection is free for what follows.
+    fn extend(&self, body: &mut Received, bytes: &[u8]) -> Result<(), Problem> {
+        let (length, capacity) = (body.bytes.len() + bytes.len(), body.bytes.capacity());
+        if length > capacity {
+            let wanted = (2 * capacity).min(self.max).max(length);
+            if wanted > SMALL_BODY {
+                let free = if capacity > SMALL_BODY { capacity } else { 0 };
+                let more = self.receiver.admission.hold(self.client, wanted - free);
+                body.held
+                    .push(more.map_err(|reason| self.receiver.turned_away(reason))?);
+            }
+            body.bytes.reserve_exact(wanted - body.bytes.len());
         }
-        let extended = decompressed.extend(bytes, max);
-        extended.map_err(|reason| receiver.turned_away(reason))?;
+        body.bytes.extend_from_slice(bytes);
+        Ok(())
     }
 }
 

@@ -7,48 +7,87 @@ use axum::http::HeaderMap;
 use percent_encoding::percent_decode_str;
 use sampler_api as api;
 use sampler_api::EventType;
-use sampler_api::given::{Given, Object};
+use sampler_api::given::Object;
 use sampler_domain::{EventId, Id, Timestamp};
-use sampler_service::problem::Problem;
+use sampler_service::problem::FieldError;
 
-use crate::errors::{Errors, Place};
-use crate::event::{self, Event, Head};
-use crate::json;
-use crate::problems::INVALID_EVENT;
+use crate::event::Given;
+use crate::json::Errors;
 
 /// The beginning of the names of attributes' headers.
 const PREFIX: &str = "ce-";
 
-/// The attributes that are read. Any others may be there, and mean nothing here.
-const READ: [&str; 5] = ["specversion", "type", "source", "id", "time"];
+/// The attributes of a CloudEvent in binary mode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes<'r>(&'r HeaderMap);
 
-/// The attributes of a CloudEvent in the order of [`READ`].
-#[derive(Debug)]
-pub(crate) struct Attributes([Given<String>; READ.len()]);
-
-/// The attributes in the headers of a request, if it is in binary mode.
-pub(crate) fn binary(headers: &HeaderMap) -> Option<Attributes> {
-    let mut names = headers.keys().map(axum::http::HeaderName::as_str);
-    let is_binary = names.any(|name| name.starts_with(PREFIX));
-    is_binary.then(|| Attributes(READ.map(|name| from_header(headers, name))))
+/// An event in structured mode.
+pub(crate) fn structured(given: api::CloudEvent) -> Given {
+    let mut errors = Errors::default();
+    if given.data_base64.is_some() {
+        let detail = "It is not supported: the fields must be JSON, in data.";
+        errors.wrong("data_base64", detail);
+    }
+    if given.datacontenttype.is_some_and(|it| !is_json(&it)) {
+        errors.wrong("datacontenttype", "It must be application/json.");
+    }
+    let attribute = |name: &str| {
+        let given = match name {
+            "specversion" => &given.specversion,
+            "type" => &given.r#type,
+            "source" => &given.source,
+            "id" => &given.id,
+            _ => &given.time,
+        };
+        given.clone().ok_or("It is missing.")
+    };
+    let mut head = head(attribute, |name, detail| errors.wrong(name, detail));
+    let data = errors.required("data", given.data);
+    errors.within = Some("data");
+    head.data = data.map(|Object(data)| data);
+    Given { errors, ..head }
 }
 
-/// The text of a header, which may be quoted and percent-encoded.
-fn from_header(headers: &HeaderMap, name: &str) -> Given<String> {
-    let mut values = headers.get_all(format!("{PREFIX}{name}")).iter();
-    let wrong = |detail: &str| Given::Wrong(detail.to_owned());
-    let Some(value) = values.next() else {
-        return Given::Missing;
-    };
-    if values.next().is_some() {
-        return wrong("It must be given once.");
+impl<'r> Attributes<'r> {
+    /// The attributes in the headers of a request, if it is in binary mode.
+    pub(crate) fn of(headers: &'r HeaderMap) -> Option<Self> {
+        let is_binary = headers.keys().any(|name| name.as_str().starts_with(PREFIX));
+        is_binary.then_some(Self(headers))
     }
-    let Ok(text) = str::from_utf8(value.as_bytes()) else {
-        return wrong("It must be UTF-8.");
-    };
-    match percent_decode_str(&unquoted(text.trim())).decode_utf8() {
-        Ok(decoded) => Given::Right(decoded.into_owned()),
-        Err(_) => wrong("It must be UTF-8 once it is percent-decoded."),
+
+    /// The kind of the event, if its `type` names one.
+    pub(crate) fn kind(self) -> Option<EventType> {
+        kind_of(&self.get("type").ok()?)
+    }
+
+    /// The event with this data.
+    pub(crate) fn with(self, data: api::Event) -> Given {
+        let mut list = Vec::new();
+        let head = head(
+            |name| self.get(name),
+            |name, detail| list.push(FieldError::of_header(format!("{PREFIX}{name}"), detail)),
+        );
+        let errors = Errors { within: None, list };
+        Given {
+            data: Some(data),
+            errors,
+            ..head
+        }
+    }
+
+    /// The text of a header, which may be quoted and percent-encoded, or what is wrong with it.
+    fn get(self, name: &str) -> Result<String, &'static str> {
+        let mut values = self.0.get_all(format!("{PREFIX}{name}")).iter();
+        let (value, second) = (values.next(), values.next());
+        let value = value.ok_or("It is missing.")?;
+        if second.is_some() {
+            return Err("It must be given once.");
+        }
+        let text = str::from_utf8(value.as_bytes()).map_err(|_| "It must be UTF-8.")?;
+        let text = unquoted(text.trim());
+        let decoded = percent_decode_str(&text).decode_utf8();
+        let wrong = "It must be UTF-8 once it is percent-decoded.";
+        Ok(decoded.map_err(|_| wrong)?.into_owned())
     }
 }
 
@@ -60,66 +99,12 @@ fn unquoted(text: &str) -> String {
     let Some(inner) = inner else {
         return text.to_owned();
     };
-    let mut plain = String::with_capacity(inner.len());
     let mut chars = inner.chars();
-    while let Some(char) = chars.next() {
-        plain.extend(if char == '\\' {
-            chars.next()
-        } else {
-            Some(char)
-        });
-    }
-    plain
-}
-
-pub(crate) fn read_structured(body: &[u8]) -> Result<Event, Problem> {
-    let given: api::CloudEvent = json::read(body, &INVALID_EVENT)?;
-    let mut errors = Errors::default();
-    if given.data_base64.is_some() {
-        let detail = "It is not supported: the fields must be JSON, in data.";
-        errors.wrong("data_base64", detail);
-    }
-    if given.datacontenttype.is_some_and(|it| !is_json(&it)) {
-        errors.wrong("datacontenttype", "It must be application/json.");
-    }
-    let attributes = [
-        given.specversion,
-        given.r#type,
-        given.source,
-        given.id,
-        given.time,
-    ];
-    // An attribute that is null counts as none.
-    let attributes = attributes.map(|it| it.map_or(Given::Missing, Given::Right));
-    let (kind, head) = Attributes(attributes).read(&mut errors);
-    let data = given.data.map_or(Given::Missing, Given::Right);
-    let data = errors.required("data", data).map(|Object(data)| data);
-    errors.place = Place::Member("data");
-    finish(kind, head, data, errors)
-}
-
-pub(crate) fn read_binary(attributes: &Attributes, body: &[u8]) -> Result<Event, Problem> {
-    let data: api::Event = json::read(body, &INVALID_EVENT)?;
-    let mut errors = Errors {
-        place: Place::Headers(PREFIX),
-        ..Errors::default()
+    let next = || match chars.next() {
+        Some('\\') => chars.next(),
+        other => other,
     };
-    let (kind, head) = attributes.read(&mut errors);
-    errors.place = Place::Body;
-    finish(kind, head, Some(data), errors)
-}
-
-fn finish(
-    kind: Option<EventType>,
-    head: Head,
-    data: Option<api::Event>,
-    errors: Errors,
-) -> Result<Event, Problem> {
-    match kind.zip(data) {
-        Some((kind, data)) => event::finish(kind, head, data, errors),
-        // Which members there should be is not known.
-        None => Err(event::invalid(errors.list)),
-    }
+    std::iter::from_fn(next).collect()
 }
 
 fn is_json(media_type: &str) -> bool {
@@ -133,58 +118,53 @@ pub(crate) fn kind_of(text: &str) -> Option<EventType> {
     EventType::from_name(name)
 }
 
-impl Attributes {
-    /// The kind of the event, if its `type` names one.
-    pub(crate) fn kind(&self) -> Option<EventType> {
-        match &self.0[1] {
-            Given::Right(text) => kind_of(text),
-            _ => None,
-        }
-    }
-
-    /// Reads the values, and notes all that are wrong.
-    fn read(&self, errors: &mut Errors) -> (Option<EventType>, Head) {
-        let [version, kind, source, id, time] = self.0.clone();
-        let version = errors.required("specversion", version);
-        if version.is_some_and(|version| version != "1.0") {
-            errors.wrong("specversion", "It must be \"1.0\".");
-        }
-        let kind = errors.required("type", kind).and_then(|text| {
-            let kind = kind_of(&text);
-            if kind.is_none() {
-                let detail = "It must end in \".start\", \".stop\" or \".update\".";
-                errors.wrong("type", detail);
-            }
-            kind
-        });
-        let source = errors.required("source", source);
-        let source = source.and_then(|text| errors.id("source", text));
-        let own_id = errors.required("id", id);
-        let own_id = own_id.and_then(|text| errors.id("id", text));
-        let id = source.zip(own_id);
-        let id = id.and_then(|(source, own_id)| join(&source, &own_id, errors));
-        let timestamp = errors.required("time", time).and_then(|text| {
-            let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-            let time = Timestamp::from_text(&text).filter(|_| !is_number);
-            if time.is_none() {
-                let detail = "It must be a time as in RFC 3339, from 1970 to 9999.";
-                errors.wrong("time", detail);
-            }
-            time
-        });
-        (kind, Head { id, timestamp })
+/// The kind, the id and the time of an event. `attribute` gives an attribute, or says what is wrong with it.
+fn head(
+    attribute: impl Fn(&str) -> Result<String, &'static str>,
+    mut wrong: impl FnMut(&str, String),
+) -> Given {
+    let mut read = |name: &str, check: &dyn Fn(&str) -> Option<String>| {
+        let text = attribute(name).map_err(str::to_owned);
+        let checked = text.and_then(|text| check(&text).map_or(Ok(text), Err));
+        checked.map_err(|detail| wrong(name, detail)).ok()
+    };
+    let unless = |is_right: bool, detail: &str| (!is_right).then(|| detail.to_owned());
+    let id = |text: &str| Id::new(text).err().map(|error| format!("It {error}."));
+    read("specversion", &|text| {
+        unless(text == "1.0", "It must be \"1.0\".")
+    });
+    let kind = read("type", &|text| {
+        let detail = "It must end in \".start\", \".stop\" or \".update\".";
+        unless(kind_of(text).is_some(), detail)
+    });
+    let source = read("source", &id);
+    let own_id = read("id", &|text| {
+        let joined = || Some(joined(source.as_deref()?, text).is_some());
+        let detail = "Together with source it must be at most 1023 bytes long.";
+        id(text).or_else(|| unless(joined().unwrap_or(true), detail))
+    });
+    let time = read("time", &|text| {
+        let detail = "It must be a time as in RFC 3339, from 1970 to 9999.";
+        unless(time_of(text).is_some(), detail)
+    });
+    Given {
+        kind: kind.and_then(|text| kind_of(&text)),
+        id: source
+            .zip(own_id)
+            .and_then(|(source, id)| joined(&source, &id)),
+        timestamp: time.and_then(|text| time_of(&text)),
+        data: None,
+        errors: Errors::default(),
     }
 }
 
 /// Two sources may give the same id to different events.
-fn join(source: &Id, id: &Id, errors: &mut Errors) -> Option<EventId> {
-    let joined = Id::joined(source, id).ok();
-    if joined.is_none() {
-        let most = Id::LEN_MAX - 1;
-        errors.wrong(
-            "id",
-            format!("Together with source it must be at most {most} bytes long."),
-        );
-    }
-    joined
+fn joined(source: &str, id: &str) -> Option<EventId> {
+    Id::joined(&Id::new(source).ok()?, &Id::new(id).ok()?).ok()
+}
+
+/// A time as in RFC 3339. A number is none.
+fn time_of(text: &str) -> Option<Timestamp> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    Timestamp::from_text(text).filter(|_| !is_number)
 }

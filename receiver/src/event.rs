@@ -1,19 +1,19 @@
 //! From JSON to events.
 
-use std::mem::take;
-
 use sampler_api as api;
-use sampler_api::given::{Given, Object};
-use sampler_api::{EventType, GivenMeasure, Previous};
+use sampler_api::given::{Distinct, Object, TWICE};
+use sampler_api::{EventType, GivenMeasure};
 use sampler_domain::{
-    EventId, Id, Measure, Measures, MeasuresError, Quantity, StartEvent, StopEvent, Target,
-    Timestamp, UpdateEvent,
+    EventId, Measure, Measures, MeasuresError, Quantity, QuantityError, StartEvent, StopEvent,
+    Target, Timestamp, UpdateEvent, number,
 };
-use sampler_service::problem::{FieldError, Pointer, Problem};
+use sampler_service::problem::{Pointer, Problem};
+use sampler_service::security::Grant;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use crate::errors::Errors;
-use crate::json;
+use crate::cloud_event::{self, Attributes};
+use crate::json::{self, Errors};
 use crate::problems::INVALID_EVENT;
 
 /// An event, as a provider reports it.
@@ -33,175 +33,185 @@ impl Event {
         }
     }
 
-    /// The resources that the event is about; an update may be about two.
-    pub(crate) fn resources(&self) -> Vec<&str> {
-        let (target, previous) = match self {
-            Self::Start(event) => (&event.target, None),
-            Self::Stop(event) => (&event.target, None),
-            Self::Update(event) => (&event.target, Some(&event.previous)),
-        };
-        let targets = [Some(target), previous].into_iter().flatten();
-        targets.map(|it| it.resource_id.as_str()).collect()
+    pub(crate) fn target(&self) -> &Target {
+        match self {
+            Self::Start(event) => &event.target,
+            Self::Stop(event) => &event.target,
+            Self::Update(event) => &event.target,
+        }
     }
 }
 
-/// The id and the timestamp of an event, as far as they could be read. A CloudEvent has them in its attributes.
-pub(crate) struct Head {
+/// How an event is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form<'r> {
+    /// The address names its kind.
+    Addressed(EventType),
+    /// A member `type` says so.
+    Typed,
+    /// A CloudEvent in structured mode.
+    CloudEvent,
+    /// The data of a CloudEvent in binary mode.
+    Binary(Attributes<'r>),
+}
+
+/// An event as it was given. A CloudEvent has its kind, its id and its time in its attributes.
+pub(crate) struct Given {
+    pub(crate) kind: Option<EventType>,
     pub(crate) id: Option<EventId>,
     pub(crate) timestamp: Option<Timestamp>,
+    pub(crate) data: Option<api::Event>,
+    pub(crate) errors: Errors,
 }
 
-/// Reads an event of the kind that its address says.
-pub(crate) fn read(kind: EventType, body: &[u8]) -> Result<Event, Problem> {
-    let given: api::Event = json::read(body, &INVALID_EVENT)?;
-    of_kind(kind, given)
-}
-
-/// Reads an event whose member `type` is its kind.
-pub(crate) fn typed(body: &[u8]) -> Result<Event, Problem> {
-    let mut given: api::Event = json::read(body, &INVALID_EVENT)?;
-    let mut errors = Errors::default();
-    let kind = errors.required("type", take(&mut given.r#type));
-    errors.finish().map_err(invalid)?;
-    of_kind(kind.expect("what could not be read was named"), given)
-}
-
-fn of_kind(kind: EventType, mut given: api::Event) -> Result<Event, Problem> {
-    let mut errors = Errors::default();
-    let head = Head {
-        id: event_id(kind, take(&mut given.id), &mut errors),
-        timestamp: errors.required("timestamp", take(&mut given.timestamp)),
+/// Reads an event: its structure, then whether the token is for its resources, then its values. So a client
+/// that may not write to a resource learns nothing of its values.
+///
+/// # Errors
+/// 400 that names what is wrong, 403.
+pub(crate) fn read(body: &[u8], form: Form<'_>, grant: &Grant) -> Result<Event, Problem> {
+    let given = match form {
+        Form::Addressed(kind) => Given::of_kind(kind, json::read(body, &INVALID_EVENT)?),
+        Form::Typed => typed(json::read(body, &INVALID_EVENT)?)?,
+        Form::CloudEvent => cloud_event::structured(json::read(body, &INVALID_EVENT)?),
+        Form::Binary(attributes) => attributes.with(json::read(body, &INVALID_EVENT)?),
     };
-    finish(kind, head, given, errors)
+    given.require(grant)?;
+    given.check().map_err(|problem| {
+        // No quantity was looked into before.
+        json::require_json(body).err().unwrap_or(problem)
+    })
 }
 
-/// The `id` of a start or stop may be left out; an empty one counts as none. Only by its id can a
-/// repeat complete a half-kept update.
-fn event_id(kind: EventType, given: Given<String>, errors: &mut Errors) -> Option<EventId> {
-    match given {
-        Given::Right(text) if !text.is_empty() => errors.id("id", text),
-        _ if kind == EventType::Update => errors.required("id", Given::Missing),
-        _ => None,
+fn typed(mut given: api::Event) -> Result<Given, Problem> {
+    let mut errors = Errors::default();
+    let named = errors.required("type", given.r#type.take());
+    let kind = named.as_deref().and_then(EventType::from_name);
+    if named.is_some() && kind.is_none() {
+        errors.wrong("type", "It must be \"start\", \"stop\" or \"update\".");
+    }
+    errors.finish(&INVALID_EVENT)?;
+    Ok(Given::of_kind(
+        kind.expect("a kind that is none is an error"),
+        given,
+    ))
+}
+
+impl Given {
+    /// The `id` of a start or stop may be left out; an empty one counts as none. Only by its id can a
+    /// repeat complete a half-kept update.
+    fn of_kind(kind: EventType, mut data: api::Event) -> Self {
+        let mut errors = Errors::default();
+        let mut id = data.id.take().filter(|id| !id.is_empty());
+        if kind == EventType::Update {
+            id = errors.required("id", id);
+        }
+        let id = id.and_then(|id| errors.id("id", id));
+        let timestamp = errors.required("timestamp", data.timestamp.take());
+        let timestamp = timestamp.and_then(|given| errors.time("timestamp", &given));
+        Self {
+            kind: Some(kind),
+            id,
+            timestamp,
+            data: Some(data),
+            errors,
+        }
+    }
+
+    /// Requires that the token is for the resource, and for the one that an update leaves.
+    fn require(&self, grant: &Grant) -> Result<(), Problem> {
+        let data = self.data.as_ref();
+        grant.require(data.and_then(|data| data.resource_id.as_deref()))?;
+        let Some(Distinct(previous)) = data.and_then(|data| data.previous.as_ref()) else {
+            return Ok(());
+        };
+        let resource = previous.iter().find(|(name, _)| name == "resource_id");
+        resource.map_or(Ok(()), |(_, id)| grant.require(Some(id)))
+    }
+
+    fn check(self) -> Result<Event, Problem> {
+        let Self {
+            id,
+            timestamp,
+            mut errors,
+            ..
+        } = self;
+        let (Some(kind), Some(mut given)) = (self.kind, self.data) else {
+            // Which members there should be is not known.
+            return Err(json::invalid(&INVALID_EVENT, errors.list));
+        };
+        let target = target(&mut given, &mut errors);
+        let previous = match given.previous.take() {
+            Some(Distinct(previous)) if kind == EventType::Update => {
+                before(previous, target.clone(), &mut errors)
+            }
+            other => {
+                errors.unknown("previous", other.as_ref());
+                target.clone()
+            }
+        };
+        let mut measures = Measures::default();
+        if kind == EventType::Stop {
+            errors.unknown("measured_usage", given.measured_usage.as_ref());
+        } else if let Some(items) = errors.required(LIST, given.measured_usage) {
+            measures = read_measures(items, &mut errors);
+        }
+        errors.unknown("type", given.r#type.as_ref());
+        errors.unknown("id", given.id.as_ref());
+        errors.unknown("timestamp", given.timestamp.as_ref());
+        errors.finish(&INVALID_EVENT)?;
+        let timestamp = timestamp.expect("a time that is missing is an error");
+        Ok(match kind {
+            EventType::Start => Event::Start(StartEvent {
+                id,
+                timestamp,
+                target,
+                measures,
+            }),
+            EventType::Stop => Event::Stop(StopEvent {
+                id,
+                timestamp,
+                target,
+            }),
+            EventType::Update => Event::Update(UpdateEvent {
+                id: id.expect("an id that is missing is an error"),
+                timestamp,
+                previous,
+                target,
+                measures,
+            }),
+        })
     }
 }
 
-/// Checks the other members of an event, whose kind, id and time are known or in `errors`.
-pub(crate) fn finish(
-    kind: EventType,
-    head: Head,
-    given: api::Event,
-    mut errors: Errors,
-) -> Result<Event, Problem> {
+/// The target; where a field is wrong, that is in `errors`.
+fn target(given: &mut api::Event, errors: &mut Errors) -> Target {
     let ids = [
-        given.organization_id,
-        given.space_id,
-        given.consumer_id,
-        given.resource_id,
-        given.plan_id,
-        given.resource_instance_id,
+        &mut given.organization_id,
+        &mut given.space_id,
+        &mut given.consumer_id,
+        &mut given.resource_id,
+        &mut given.plan_id,
+        &mut given.resource_instance_id,
     ];
-    let target = target(ids, &mut errors);
-    let previous = if kind == EventType::Update {
-        previous(given.previous, target.as_ref(), &mut errors)
-    } else {
-        errors.unknown("previous", &given.previous);
-        None
-    };
-    let measures = if kind == EventType::Stop {
-        errors.unknown("measured_usage", &given.measured_usage);
-        None
-    } else {
-        measures(given.measured_usage, &mut errors)
-    };
-    errors.unknown("type", &given.r#type);
-    errors.unknown("id", &given.id);
-    errors.unknown("timestamp", &given.timestamp);
-    errors.finish().map_err(invalid)?;
-    let event = event_of(kind, head, target, previous, measures);
-    Ok(event.expect("what could not be read was named"))
-}
-
-fn event_of(
-    kind: EventType,
-    Head { id, timestamp }: Head,
-    target: Option<Target>,
-    previous: Option<Target>,
-    measures: Option<Measures>,
-) -> Option<Event> {
-    let (timestamp, target) = (timestamp?, target?);
-    Some(match kind {
-        EventType::Start => Event::Start(StartEvent {
-            id,
-            timestamp,
-            target,
-            measures: measures?,
-        }),
-        EventType::Stop => Event::Stop(StopEvent {
-            id,
-            timestamp,
-            target,
-        }),
-        EventType::Update => Event::Update(UpdateEvent {
-            id: id?,
-            timestamp,
-            previous: previous?,
-            target,
-            measures: measures?,
-        }),
-    })
-}
-
-/// The target of the ids in the order of [`Target::FIELDS`].
-fn target(given: [Given<Id>; 6], errors: &mut Errors) -> Option<Target> {
-    // All are read before any is missed, so that all are named.
-    let mut given = Target::FIELDS.into_iter().zip(given);
-    let ids: [Option<Id>; 6] = std::array::from_fn(|_| {
-        let (name, id) = given.next()?;
-        errors.required(name, id)
-    });
-    let [
-        organization_id,
-        space_id,
-        consumer_id,
-        resource_id,
-        plan_id,
-        resource_instance_id,
-    ] = ids;
-    Some(Target {
-        organization_id: organization_id?,
-        space_id: space_id?,
-        consumer_id: consumer_id?,
-        resource_id: resource_id?,
-        plan_id: plan_id?,
-        resource_instance_id: resource_instance_id?,
-    })
+    let mut target = Target::from_store([""; 6]);
+    for (name, given) in Target::FIELDS.into_iter().zip(ids) {
+        let text = errors.required(name, given.take());
+        if let Some(id) = text.and_then(|text| errors.id(name, text)) {
+            target.set(name, id);
+        }
+    }
+    target
 }
 
 /// The target of an update before it: the fields in `previous` are those that were different.
-fn previous(
-    given: Given<Object<Previous>>,
-    target: Option<&Target>,
-    errors: &mut Errors,
-) -> Option<Target> {
-    let mut target = target.cloned();
-    let Given::Right(Object(given)) = given else {
-        return target;
-    };
-    let ids = [
-        given.organization_id,
-        given.space_id,
-        given.consumer_id,
-        given.resource_id,
-        given.plan_id,
-        given.resource_instance_id,
-    ];
-    for (name, id) in Target::FIELDS.into_iter().zip(ids) {
-        if id.is_missing() {
-            continue;
-        }
-        let id = errors.required_at(id, |event| event.field("previous").field(name));
-        if let (Some(target), Some(id)) = (&mut target, id) {
-            target.set(name, id);
+fn before(previous: Vec<(String, String)>, mut target: Target, errors: &mut Errors) -> Target {
+    for (name, text) in previous {
+        let at = |event: Pointer| event.field("previous").field(&name);
+        if !Target::FIELDS.contains(&name.as_str()) {
+            errors.wrong_at(at, "There is no field of this name.");
+        } else if let Some(id) = errors.id_at(at, text) {
+            target.set(&name, id);
         }
     }
     target
@@ -209,8 +219,8 @@ fn previous(
 
 const LIST: &str = "measured_usage";
 
-fn measures(given: Given<Vec<Object<GivenMeasure>>>, errors: &mut Errors) -> Option<Measures> {
-    let items = errors.required(LIST, given)?;
+/// The measures; where one is wrong, that is in `errors`.
+fn read_measures(items: Vec<Object<GivenMeasure>>, errors: &mut Errors) -> Measures {
     let (mut measures, mut indices) = (Vec::with_capacity(items.len()), Vec::new());
     for (index, Object(item)) in items.into_iter().enumerate() {
         if let Some(measure) = measure(index, item, errors) {
@@ -218,27 +228,68 @@ fn measures(given: Given<Vec<Object<GivenMeasure>>>, errors: &mut Errors) -> Opt
             indices.push(index);
         }
     }
-    let measures = Measures::new(measures);
-    for error in measures.as_ref().err().into_iter().flatten() {
-        let (MeasuresError::Duration(position) | MeasuresError::Twice(position, _)) = error;
-        let at = |event: Pointer| event.field(LIST).index(indices[*position]).field("measure");
-        errors.wrong_at(at, format!("The {error}."));
-    }
-    measures.ok()
+    Measures::new(measures).unwrap_or_else(|wrong| {
+        for error in wrong {
+            let (MeasuresError::Duration(position) | MeasuresError::Twice(position, _)) = error;
+            let at = |event: Pointer| event.field(LIST).index(indices[position]).field("measure");
+            errors.wrong_at(at, format!("The {error}."));
+        }
+        Measures::default()
+    })
 }
 
 /// One measure: exactly a name and a quantity. Where only the name can be read, null replaces the
 /// quantity: names are compared with each other whatever else is wrong. The event is refused anyway.
 fn measure(index: usize, given: GivenMeasure, errors: &mut Errors) -> Option<Measure> {
-    let item = |event: Pointer| event.field(LIST).index(index);
-    let measure = errors.required_at(given.measure, |event| item(event).field("measure"));
-    let quantity = errors.required_at(given.quantity, |event| item(event).field("quantity"));
+    let at = |name| move |event: Pointer| event.field(LIST).index(index).field(name);
+    let name = errors.required_at(at("measure"), given.measure);
+    let name = name.and_then(|name| errors.id_at(at("measure"), name));
+    let written = errors.required_at(at("quantity"), given.quantity);
+    let quantity = written.and_then(|written| {
+        let read = quantity(&written);
+        read.map_err(|detail| errors.wrong_at(at("quantity"), detail))
+            .ok()
+    });
     Some(Measure {
-        measure: measure?,
+        measure: name?,
         quantity: quantity.unwrap_or_else(|| Quantity::from_store(Value::Null)),
     })
 }
 
-pub(crate) fn invalid(errors: Vec<FieldError>) -> Problem {
-    json::invalid(&INVALID_EVENT, errors)
+fn quantity(written: &RawValue) -> Result<Quantity, String> {
+    let value = exact(written, 0)?;
+    Quantity::new(value).map_err(|error| format!("It {error}."))
+}
+
+/// A value, whose numbers are read from their texts: `serde_json` would round them.
+fn exact(written: &RawValue, depth: usize) -> Result<Value, String> {
+    let text = written.get();
+    let unreadable = |error: serde_json::Error| {
+        if error.to_string().starts_with(TWICE) {
+            return "It has two members of one name.".to_owned();
+        }
+        format!("It {}.", QuantityError::Kind)
+    };
+    match text.as_bytes() {
+        [b'[' | b'{', ..] if depth >= Quantity::DEPTH_MAX => {
+            Err(format!("It {}.", QuantityError::Depth))
+        }
+        [b'[', ..] => {
+            let items: Vec<&RawValue> = serde_json::from_str(text).map_err(unreadable)?;
+            items.into_iter().map(|it| exact(it, depth + 1)).collect()
+        }
+        [b'{', ..] => {
+            let read: Distinct<&RawValue> = serde_json::from_str(text).map_err(unreadable)?;
+            let members = read.0.into_iter();
+            let members = members.map(|(name, it)| Ok((name, exact(it, depth + 1)?)));
+            members.collect::<Result<_, _>>().map(Value::Object)
+        }
+        [b'-' | b'0'..=b'9', ..] => {
+            let number = number::read(text).map_err(QuantityError::from);
+            number
+                .map(Value::Number)
+                .map_err(|error| format!("It {error}."))
+        }
+        _ => serde_json::from_str(text).map_err(unreadable),
+    }
 }

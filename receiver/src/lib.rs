@@ -3,69 +3,88 @@
 //!
 //! An event passes, in this order:
 //!
-//! 1. the token: each handler takes a `Grant`, which axum makes of the request's head
-//!    (`sampler_service::security`),
-//! 2. the query; whether the token may write at all (for a batch before the query); the body ([`body`]),
+//! 1. the token (`sampler_service::security`),
+//! 2. the query; whether the token may write at all; the body ([`body`]),
 //! 3. the limit `MAX_INFLIGHT` ([`admission`]): a request counts only once its body is complete,
-//! 4. for a large body, the client's turn ([`admission`]),
-//! 5. the JSON ([`json`]),
-//! 6. the token's scope for the resource,
-//! 7. the fields ([`event`]),
-//! 8. for any other body, the client's turn,
-//! 9. whether the database is prepared, and the slack,
-//! 10. for a start, the rate of new starts (what the slack or the rate refuses is accepted if it repeats a kept event),
-//! 11. the store.
+//! 4. for a large body, the client's turn,
+//! 5. the JSON, the token's scope for the resource, the fields ([`json`], [`event`]),
+//! 6. for any other body, the client's turn,
+//! 7. whether the database is prepared, the slack, and for a start the rate of new starts ([`decision`]; what
+//!    the slack or the rate refuses is accepted if it repeats a kept event),
+//! 8. the store.
 //!
-//! Each event of a batch ([`batch`]) passes 4 to 11, with turns and commands of its own kind, up to 512 concurrently.
-//! Events of one target are processed in their order.
-//!
-//! [`controllers`] carry this out and choose the answer: 4 to 8 is `Receiver::admit` in `controllers/mod.rs`,
-//! 9 to 11 `Receiver::keep` in `controllers/events/decision.rs`. Requests that read pass 1, then [`reading`]; actions
-//! of operators pass 1 and 2, then [`actions`].
+//! Each event of a batch ([`batches`]) passes 4 to 8, with turns and commands of its own kind, up to 512
+//! concurrently. Events of one instance are processed in their order. Requests that read pass 1, then [`reading`];
+//! actions of operators pass 1 and 2, then [`acts`].
 
-mod actions;
-pub mod admission;
+mod acts;
+mod admission;
+mod audit;
+mod backlog;
 mod batch;
+mod batches;
 mod body;
 mod cloud_event;
 pub mod console;
-mod control_body;
-pub mod controllers;
-mod errors;
+mod control;
+mod decision;
 mod event;
-mod form;
+mod events;
+mod failures;
 mod json;
-mod metrics;
+mod mappings;
 mod openapi;
-mod prepare;
+mod parameters;
 pub mod problems;
 pub mod reading;
-pub mod settings;
-mod steered;
+mod span_actions;
+mod spans;
+mod sums;
+mod suspended;
+mod unconfirmed;
+mod update;
+mod usages;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::FromRef;
+use axum::extract::{FromRef, FromRequestParts, MatchedPath, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use sampler_domain::{Policy, Slack};
+use metrics::gauge;
+use sampler_domain::{ClientId, Policy, Slack};
 use sampler_service::environment::{Clock, Random};
-use sampler_service::problem;
-use sampler_service::security::Authenticator;
-use sampler_settings::ReceiverSettings;
+use sampler_service::problem::{self, Problem};
+use sampler_service::security::{Authenticator, Grant};
+use sampler_settings::{Program, ReceiverSettings};
 use sampler_steering::Steering;
 use sampler_store::{Events, Operating, Reading};
 use sampler_upstream::Provisioning;
+use tracing::info;
+use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use admission::Admission;
-use controllers::{
-    audit, backlog, batches, cause_actions, control as control_routes, events, mappings,
-    span_actions, spans, sums, suspended, unconfirmed, usages,
+
+/// The receiver on the command line.
+pub const PROGRAM: Program = Program {
+    name: "sampler-receiver",
+    about: "Takes start and stop events over HTTP and keeps them as spans.",
+    version: env!("CARGO_PKG_VERSION"),
+    printouts: &[
+        ("--help-errors", problems::catalogue),
+        ("--help-metrics", || {
+            sampler_service::metrics::document(PROGRAM.name)
+        }),
+    ],
 };
+
+/// The pause before what could not be read is read again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a receiver goes by.
 #[derive(Clone, Debug)]
@@ -100,7 +119,7 @@ pub struct Receiver {
     /// How far an event's timestamp may be from now.
     slack: Slack,
     /// Limits requests, and gives clients their turns.
-    pub admission: Admission,
+    admission: Admission,
     /// The control and the backlog, as this receiver has read them last.
     pub steering: Arc<Steering>,
     /// Whether the indexes exist, and the control and the age of events were read.
@@ -110,24 +129,35 @@ pub struct Receiver {
 impl Receiver {
     /// A receiver. It accepts no events before [`set_prepared`](Self::set_prepared).
     pub fn new(parts: Parts, options: Options) -> Arc<Self> {
-        let Options {
-            settings,
-            unknown_for,
-        } = options;
-        let admission = Admission::new(settings.limits.inflight);
-        let (policy, slack) = (settings.sampling.policy(), settings.slack.slack());
-        let steering = Steering::new(Arc::clone(&parts.operating));
-        let prepared = AtomicBool::new(false);
+        let settings = options.settings;
         Arc::new(Self {
+            unknown_for: options.unknown_for,
+            policy: settings.sampling.policy(),
+            slack: settings.slack.slack(),
+            admission: Admission::new(settings.limits.inflight),
+            steering: Steering::new(Arc::clone(&parts.operating)),
+            prepared: AtomicBool::new(false),
             parts,
             settings,
-            unknown_for,
-            policy,
-            slack,
-            admission,
-            steering,
-            prepared,
         })
+    }
+
+    /// Reads the control, and how old events may be; then the receiver takes events. The indexes must exist. Tries
+    /// again until `given_up` ends. Returns whether the receiver takes events.
+    pub async fn prepare(&self, given_up: impl Future<Output = ()>) -> bool {
+        let prepared = async {
+            self.steering.poll().await;
+            while !(self.steering.is_known() && self.steering.knows_event_age()) {
+                tokio::time::sleep(RETRY_PAUSE).await;
+                self.steering.poll().await;
+            }
+        };
+        tokio::select! {
+            () = given_up => return false,
+            () = prepared => {}
+        }
+        self.set_prepared();
+        true
     }
 
     /// Accepts events from now on. Programs call [`prepare`](Self::prepare), which comes to this once
@@ -141,27 +171,32 @@ impl Receiver {
         self.prepared.load(Ordering::Acquire)
     }
 
+    /// Sets the metrics of what waits now.
+    pub fn measure(&self) {
+        gauge!("sampler_queue_events").set(self.admission.waiting_events() as f64);
+        self.steering.measure(self.parts.clock.now(), self.month());
+    }
+
     /// The routes of the API. `authenticator` checks the token of a request before its body is read.
     pub fn routes(self: Arc<Self>, authenticator: Authenticator) -> Router {
         let (routes, description) = &*ROUTES;
-        let served = self.served(routes.clone(), authenticator);
-        served.merge(description.clone())
-    }
-
-    fn served(self: Arc<Self>, routes: Router<Api>, authenticator: Authenticator) -> Router {
+        let api = Api {
+            receiver: self,
+            authenticator,
+        };
         // The original also accepts a slash at the end of each path. The paths with a slash are routes
         // of their own and not rewritten, so that a router in front sees the path that is served.
         let routes = routes
+            .clone()
             .route("/v1/events/", post(batches::post))
             .route("/v1/events/start/", post(events::start))
             .route("/v1/events/stop/", post(events::stop))
             .route("/v1/events/update/", post(events::update))
-            .route("/v1/mappings/", post(mappings::map));
-        let receiver = self;
-        Authenticator::require_token_elsewhere(routes).with_state(Api {
-            receiver,
-            authenticator,
-        })
+            .route("/v1/mappings/", post(mappings::map))
+            .route_layer(from_fn_with_state(api.clone(), admit));
+        Authenticator::require_token_elsewhere(routes)
+            .with_state(api)
+            .merge(description.clone())
     }
 }
 
@@ -169,13 +204,13 @@ impl Receiver {
 /// starts, and tests make many receivers.
 static ROUTES: LazyLock<(Router<Api>, Router)> = LazyLock::new(|| {
     let (routes, document) = described().split_for_parts();
-    let description = openapi::routes(&document).merge(openapi::docs::routes());
+    let description = openapi::routes(document);
     (routes, description.merge(problem::routes(problems::all())))
 });
 
 /// The routes of the API, each with its description.
 fn described() -> OpenApiRouter<Api> {
-    OpenApiRouter::with_openapi(openapi::base())
+    OpenApiRouter::with_openapi(openapi::Base::openapi())
         .routes(routes!(batches::post))
         .routes(routes!(events::start))
         .routes(routes!(events::stop))
@@ -187,7 +222,7 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(sums::list))
         .routes(routes!(suspended::list))
         .routes(routes!(suspended::get))
-        .routes(routes!(cause_actions::resume))
+        .routes(routes!(suspended::resume))
         .routes(routes!(span_actions::resume))
         .routes(routes!(span_actions::skip))
         .routes(routes!(span_actions::resend))
@@ -195,7 +230,7 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(unconfirmed::resend))
         .routes(routes!(audit::list))
         .routes(routes!(backlog::get))
-        .routes(routes!(control_routes::get, control_routes::put))
+        .routes(routes!(control::get, control::put))
 }
 
 #[derive(Clone)]
@@ -214,4 +249,32 @@ impl FromRef<Api> for Authenticator {
     fn from_ref(api: &Api) -> Self {
         api.authenticator.clone()
     }
+}
+
+/// Checks the token of a request, and logs what is refused after that.
+async fn admit(
+    State(api): State<Api>,
+    route: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let grant = match Grant::from_request_parts(&mut parts, &api).await {
+        Ok(grant) => grant,
+        Err(problem) => return problem.into_response(),
+    };
+    let client = grant.client().cloned();
+    parts.extensions.insert(grant);
+    let answer = next.run(Request::from_parts(parts, body)).await;
+    if let Some(problem) = answer.extensions().get::<Problem>() {
+        log_refusal(route.as_str(), client.as_ref(), problem);
+    }
+    answer
+}
+
+fn log_refusal(request: &str, client: Option<&ClientId>, problem: &Problem) {
+    let (kind, status) = (problem.kind().slug, problem.status().as_u16());
+    let client = client.map(ClientId::as_str);
+    let detail = problem.detail();
+    info!(request, client, problem = kind, status, detail, "refused");
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mimalloc::MiMalloc;
-use sampler_receiver::settings::PROGRAM;
-use sampler_receiver::{Options, Parts, Receiver, console, reading};
+use sampler_receiver::{Options, PROGRAM, Parts, Receiver, console, reading};
 use sampler_service::environment::{Clock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::lifecycle::Shutdown;

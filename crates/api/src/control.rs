@@ -8,31 +8,19 @@ use utoipa::ToSchema;
 
 use crate::given::{Distinct, object};
 
-/// The control of operators.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Control {
-    pub starts: StartRates,
-    pub sampling: SamplingControl,
-    pub controller: ControllerSettings,
-}
-
-/// The same, and why.
+/// The control of operators. A request has all members.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ControlRequest {
+pub struct Control {
     #[serde(deserialize_with = "object")]
     pub starts: StartRates,
     #[serde(deserialize_with = "object")]
     pub sampling: SamplingControl,
     #[serde(deserialize_with = "object")]
     pub controller: ControllerSettings,
-    #[serde(default)]
-    #[schema(
-        required,
-        example = "The upstream is slow.",
-        min_length = 1,
-        max_length = 1000
-    )]
+    /// Why it is set: in requests alone, and required there.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schema(example = "The upstream is slow.", max_length = 1000)]
     pub reason: String,
 }
 
@@ -77,29 +65,22 @@ pub struct ControllerSettings {
 
 impl Control {
     /// The request that sets it.
-    pub fn with_reason(self, reason: String) -> ControlRequest {
-        ControlRequest {
-            starts: self.starts,
-            sampling: self.sampling,
-            controller: self.controller,
-            reason,
-        }
+    #[must_use]
+    pub fn with_reason(self, reason: String) -> Self {
+        Self { reason, ..self }
     }
 }
 
 impl From<&sampler_domain::Control> for Control {
     fn from(control: &sampler_domain::Control) -> Self {
-        let resources = control
-            .starts
-            .resources
-            .iter()
-            .map(|(id, rate)| (id.clone(), rate.get()))
-            .collect();
+        let resources = control.starts.resources.iter();
         let controller = control.controller;
         Self {
             starts: StartRates {
                 rate: control.starts.rate.get(),
-                resources,
+                resources: resources
+                    .map(|(id, rate)| (id.clone(), rate.get()))
+                    .collect(),
             },
             sampling: SamplingControl {
                 paused: control.sampling.paused,
@@ -111,6 +92,7 @@ impl From<&sampler_domain::Control> for Control {
                 ki: controller.ki,
                 kd: controller.kd,
             },
+            reason: String::new(),
         }
     }
 }

@@ -1,14 +1,16 @@
-//! The bodies of requests that report usage.
+//! The bodies of requests that report usage, and the answers to batches of them.
 
 use std::collections::BTreeMap;
 
-use sampler_domain::{Id, Quantity, Timestamp, named};
+use sampler_domain::{Timestamp, named};
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::given::{Given, Member, Object, Read};
-use crate::{Measure, Moment};
+use crate::given::{Distinct, Object, given};
+use crate::{Measure, Moment, Problem, Target};
 
 /// A usage of a resource starts.
 #[derive(ToSchema)]
@@ -18,18 +20,8 @@ pub struct StartEvent {
     pub id: Option<String>,
     #[schema(value_type = Moment)]
     pub timestamp: Timestamp,
-    #[schema(example = "o")]
-    pub organization_id: String,
-    #[schema(example = "s")]
-    pub space_id: String,
-    #[schema(example = "c")]
-    pub consumer_id: String,
-    #[schema(example = "postgres")]
-    pub resource_id: String,
-    #[schema(example = "large")]
-    pub plan_id: String,
-    #[schema(example = "i")]
-    pub resource_instance_id: String,
+    #[serde(flatten)]
+    pub target: Target,
     pub measured_usage: Vec<Measure>,
 }
 
@@ -41,18 +33,8 @@ pub struct StopEvent {
     pub id: Option<String>,
     #[schema(value_type = Moment)]
     pub timestamp: Timestamp,
-    #[schema(example = "o")]
-    pub organization_id: String,
-    #[schema(example = "s")]
-    pub space_id: String,
-    #[schema(example = "c")]
-    pub consumer_id: String,
-    #[schema(example = "postgres")]
-    pub resource_id: String,
-    #[schema(example = "large")]
-    pub plan_id: String,
-    #[schema(example = "i")]
-    pub resource_instance_id: String,
+    #[serde(flatten)]
+    pub target: Target,
 }
 
 /// A usage continues with another plan or other quantities.
@@ -62,85 +44,65 @@ pub struct UpdateEvent {
     pub id: String,
     #[schema(value_type = Moment)]
     pub timestamp: Timestamp,
-    #[schema(example = "o")]
-    pub organization_id: String,
-    #[schema(example = "s")]
-    pub space_id: String,
-    #[schema(example = "c")]
-    pub consumer_id: String,
-    #[schema(example = "postgres")]
-    pub resource_id: String,
-    #[schema(example = "large")]
-    pub plan_id: String,
-    #[schema(example = "i")]
-    pub resource_instance_id: String,
+    #[serde(flatten)]
+    pub target: Target,
     pub measured_usage: Vec<Measure>,
     /// The fields of the target that were different before.
     #[schema(example = json!({ "plan_id": "small" }), nullable = false)]
     pub previous: Option<BTreeMap<String, String>>,
 }
 
-/// An event as a receiver reads it, with the members of all kinds. In a batch `type` says its kind.
+/// An event of any kind, as a receiver reads it. Which members it must have depends on its kind, which
+/// in a batch is its `type`.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = EventType, required)]
-    pub r#type: Given<EventType>,
+    pub r#type: Option<String>,
     /// Tells a repeat from a new event.
-    #[serde(default)]
-    #[schema(value_type = Option<String>, example = "start-1", max_length = 1024, nullable = false)]
-    pub id: Given<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(example = "start-1", max_length = 1024, nullable = false)]
+    pub id: Option<String>,
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Moment, required)]
-    pub timestamp: Given<Timestamp>,
-    #[serde(default)]
-    #[schema(value_type = String, required, example = "o")]
-    pub organization_id: Given<Id>,
-    #[serde(default)]
-    #[schema(value_type = String, required, example = "s")]
-    pub space_id: Given<Id>,
-    #[serde(default)]
-    #[schema(value_type = String, required, example = "c")]
-    pub consumer_id: Given<Id>,
-    #[serde(default)]
-    #[schema(value_type = String, required, example = "postgres")]
-    pub resource_id: Given<Id>,
-    #[serde(default)]
-    #[schema(value_type = String, required, example = "large")]
-    pub plan_id: Given<Id>,
-    #[serde(default)]
-    #[schema(value_type = String, required, example = "i")]
-    pub resource_instance_id: Given<Id>,
+    pub timestamp: Option<Value>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(required, nullable = false, example = "o")]
+    pub organization_id: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(required, nullable = false, example = "s")]
+    pub space_id: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(required, nullable = false, example = "c")]
+    pub consumer_id: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(required, nullable = false, example = "postgres")]
+    pub resource_id: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(required, nullable = false, example = "large")]
+    pub plan_id: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(required, nullable = false, example = "i")]
+    pub resource_instance_id: Option<String>,
     /// Of a start or an update.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Vec<Measure>>, nullable = false)]
-    pub measured_usage: Given<Vec<Object<GivenMeasure>>>,
-    /// Of an update.
-    #[serde(default)]
-    #[schema(value_type = Option<BTreeMap<String, String>>, example = json!({ "plan_id": "small" }), nullable = false)]
-    pub previous: Given<Object<Previous>>,
+    pub measured_usage: Option<Vec<Object<GivenMeasure>>>,
+    /// Of an update: the fields of the target that were different before.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<BTreeMap<String, String>>, nullable = false)]
+    pub previous: Option<Distinct<String>>,
 }
 
-/// A measure as a receiver reads it.
+/// A measure as a receiver reads it. The digits of its quantity are those that were sent.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GivenMeasure {
-    pub measure: Given<Id>,
-    pub quantity: Given<Quantity>,
-}
-
-/// The fields of the target that were different before an update.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[allow(clippy::struct_field_names, reason = "these are the names of the API")]
-pub struct Previous {
-    pub organization_id: Given<Id>,
-    pub space_id: Given<Id>,
-    pub consumer_id: Given<Id>,
-    pub resource_id: Given<Id>,
-    pub plan_id: Given<Id>,
-    pub resource_instance_id: Given<Id>,
+    #[serde(deserialize_with = "given")]
+    pub measure: Option<String>,
+    #[serde(deserialize_with = "given")]
+    pub quantity: Option<Box<RawValue>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ToSchema)]
@@ -155,20 +117,13 @@ named! {
     pub EventType: Start = "start", Stop = "stop", Update = "update"
 }
 
-impl Member for EventType {
-    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Read<'de, Self, D> {
-        let named = Self::from_name(&String::deserialize(deserializer)?);
-        Ok(named.ok_or_else(|| "It must be \"start\", \"stop\" or \"update\".".to_owned()))
-    }
-}
-
 /// A `CloudEvent` 1.0, whose `data` has the other members of the event. Other attributes may be there, and mean
 /// nothing. An attribute that is null counts as none.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub struct CloudEvent {
     #[schema(value_type = String, required, example = "1.0")]
     pub specversion: Option<String>,
-    /// It ends in `.start`, `.stop` or `.update`.
+    /// Ends in `.start`, `.stop` or `.update`.
     #[schema(value_type = String, required, example = "com.example.usage.start")]
     pub r#type: Option<String>,
     #[schema(value_type = String, required, example = "/brokers/postgres")]
@@ -185,26 +140,15 @@ pub struct CloudEvent {
     pub data: Option<Object<Event>>,
 }
 
-/// The `data` of a `CloudEvent`: that of a stop has no `measured_usage`, that of an update may have
-/// `previous`.
+/// The `data` of a `CloudEvent`.
 #[derive(ToSchema)]
 pub struct CloudEventData {
-    #[schema(example = "o", min_length = 1, max_length = 1024)]
-    pub organization_id: String,
-    #[schema(example = "s", min_length = 1, max_length = 1024)]
-    pub space_id: String,
-    #[schema(example = "c", min_length = 1, max_length = 1024)]
-    pub consumer_id: String,
-    #[schema(example = "postgres", min_length = 1, max_length = 1024)]
-    pub resource_id: String,
-    #[schema(example = "large", min_length = 1, max_length = 1024)]
-    pub plan_id: String,
-    #[schema(example = "i", min_length = 1, max_length = 1024)]
-    pub resource_instance_id: String,
+    #[serde(flatten)]
+    pub target: Target,
     /// Of a start or an update.
     #[schema(nullable = false)]
     pub measured_usage: Option<Vec<Measure>>,
-    /// The fields of the target that were different before an update.
+    /// Of an update: the fields of the target that were different before.
     #[schema(example = json!({ "plan_id": "small" }), nullable = false)]
     pub previous: Option<BTreeMap<String, String>>,
 }
@@ -229,4 +173,30 @@ pub struct Mapping {
     #[serde(default)]
     #[schema(required, example = "standard")]
     pub pricing_plan: String,
+}
+
+/// The answer to a batch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Batch {
+    pub accepted: usize,
+    pub replayed: usize,
+    pub refused: usize,
+    pub failed: usize,
+    pub results: Vec<BatchResult>,
+}
+
+/// The answer to one event of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BatchResult {
+    pub index: usize,
+    pub status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub span: Option<String>,
+    /// Seconds, as in `Retry-After`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
 }

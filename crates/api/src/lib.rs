@@ -5,8 +5,6 @@
 //! has types of its own, because it shares nothing with the programs
 //! (`docs/decisions.md#the-verifier-shares-no-code`).
 
-mod batches;
-mod causes;
 mod control;
 mod events;
 pub mod given;
@@ -21,15 +19,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-pub use batches::{Batch, BatchResult};
-pub use causes::{Cause, Resumed};
-pub use control::{Control, ControlRequest, ControllerSettings, SamplingControl, StartRates};
+pub use control::{Control, ControllerSettings, SamplingControl, StartRates};
 pub use events::{
-    CloudEvent, CloudEventData, Event, EventType, GivenMeasure, Mapping, Previous, StartEvent,
-    StopEvent, UpdateEvent,
+    Batch, BatchResult, CloudEvent, CloudEventData, Event, EventType, GivenMeasure, Mapping,
+    StartEvent, StopEvent, UpdateEvent,
 };
 pub use link::next_cursor_in;
-pub use operations::{Act, Backlog, Closing, Healthy, Reason, ResendRequest, SkipRequest};
+pub use operations::{
+    Act, Backlog, Cause, Closing, Healthy, Reason, ResendRequest, Resumed, SkipRequest,
+};
 pub use problem::{FieldError, Problem};
 pub use spans::{Delivery, Excluded, LastError, Plan, Proof, Span};
 pub use usages::{Amount, Sum, Unconfirmed, Usage};
@@ -53,33 +51,17 @@ pub struct List<T> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[allow(clippy::struct_field_names, reason = "these are the names of the API")]
 pub struct Target {
-    #[schema(
-        example = "43a8d88a-3ae8-47a8-a82f-f5dd336b1b4c",
-        min_length = 1,
-        max_length = 1024
-    )]
+    #[schema(example = "acme", min_length = 1, max_length = 1024)]
     pub organization_id: String,
-    #[schema(
-        example = "78f79e6a-566c-40bd-aed4-ba129d4b858e",
-        min_length = 1,
-        max_length = 1024
-    )]
+    #[schema(example = "prod", min_length = 1, max_length = 1024)]
     pub space_id: String,
-    #[schema(
-        example = "a1e7d724-b6a8-4efd-bcac-2ee03bf61a72",
-        min_length = 1,
-        max_length = 1024
-    )]
+    #[schema(example = "shop", min_length = 1, max_length = 1024)]
     pub consumer_id: String,
     #[schema(example = "postgres", min_length = 1, max_length = 1024)]
     pub resource_id: String,
     #[schema(example = "large", min_length = 1, max_length = 1024)]
     pub plan_id: String,
-    #[schema(
-        example = "982c6024-4f5c-48e8-a64b-cf72d30df7dc",
-        min_length = 1,
-        max_length = 1024
-    )]
+    #[schema(example = "orders-db", min_length = 1, max_length = 1024)]
     pub resource_instance_id: String,
 }
 
@@ -115,15 +97,6 @@ impl From<sampler_domain::Target> for Target {
     }
 }
 
-impl From<&sampler_domain::Measure> for Measure {
-    fn from(measure: &sampler_domain::Measure) -> Self {
-        Self {
-            measure: measure.measure.to_string(),
-            quantity: measure.quantity.as_json().clone(),
-        }
-    }
-}
-
 impl From<sampler_domain::Interval> for Interval {
     fn from(sampler_domain::Interval { start, end }: sampler_domain::Interval) -> Self {
         Self { start, end }
@@ -132,5 +105,9 @@ impl From<sampler_domain::Interval> for Interval {
 
 /// The measures of a document.
 pub fn measures(measures: &[sampler_domain::Measure]) -> Vec<Measure> {
-    measures.iter().map(Measure::from).collect()
+    let measure = |it: &sampler_domain::Measure| Measure {
+        measure: it.measure.to_string(),
+        quantity: it.quantity.as_json().clone(),
+    };
+    measures.iter().map(measure).collect()
 }

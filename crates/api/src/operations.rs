@@ -1,4 +1,4 @@
-//! The documents of operators: operators' actions, the backlog and health.
+//! The documents of operators: actions, causes of suspended spans, the backlog and health.
 
 use sampler_domain::{Timestamp, plain};
 use serde::{Deserialize, Serialize};
@@ -6,19 +6,13 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::Moment;
-use crate::given::Given;
+use crate::given::given;
 
 /// The reason of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reason {
-    #[serde(default)]
-    #[schema(
-        required,
-        example = "The plan is mapped now.",
-        min_length = 1,
-        max_length = 1000
-    )]
+    #[schema(example = "The plan is mapped now.", max_length = 1000)]
     pub reason: String,
 }
 
@@ -26,40 +20,54 @@ pub struct Reason {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SkipRequest {
-    #[serde(default)]
-    #[schema(
-        required,
-        example = "Billed by hand.",
-        min_length = 1,
-        max_length = 1000
-    )]
+    #[schema(example = "Billed by hand.", max_length = 1000)]
     pub reason: String,
     /// A boundary of the span's dimension. Without it, the end of the refused interval.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Moment>, nullable = false)]
-    pub until: Given<Timestamp>,
+    pub until: Option<Value>,
 }
 
 /// What to send again, and why.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResendRequest {
-    #[serde(default)]
-    #[schema(
-        required,
-        example = "The plan is mapped now.",
-        min_length = 1,
-        max_length = 1000
-    )]
+    #[schema(example = "The plan is mapped now.", max_length = 1000)]
     pub reason: String,
     /// Only what is excluded from then on.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Moment>, nullable = false)]
-    pub from: Given<Timestamp>,
+    pub from: Option<Value>,
     /// Only what is excluded until then.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Moment>, nullable = false)]
-    pub to: Given<Timestamp>,
+    pub to: Option<Value>,
+}
+
+/// How many spans are resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Resumed {
+    pub resumed: u64,
+}
+
+/// A cause of suspended spans.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[allow(clippy::struct_field_names, reason = "these are the names of the API")]
+pub struct Cause {
+    #[schema(example = "0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52")]
+    pub cause: String,
+    pub status: Option<u16>,
+    pub error: String,
+    pub resource_id: String,
+    pub plan_id: String,
+    pub spans: u64,
+    #[schema(value_type = Moment)]
+    pub since: Timestamp,
+}
+
+impl Cause {
+    /// The most spans that are counted: there may be more.
+    pub const COUNTED_MAX: u64 = 100_000;
 }
 
 /// An operator's action in the audit trail.
@@ -68,7 +76,6 @@ pub struct Act {
     pub id: String,
     #[schema(value_type = Moment)]
     pub at: Timestamp,
-    #[schema(required)]
     pub who: Option<String>,
     /// `cause.resume`, `span.resume`, `span.skip`, `span.resend`, `usage.resend` or `control.set`.
     #[schema(example = "span.resume")]
@@ -76,9 +83,9 @@ pub struct Act {
     /// The address of what was acted on.
     pub subject: String,
     pub reason: String,
-    /// What the action saw.
+    /// The state before the action.
     pub before: Value,
-    /// What it was to make.
+    /// The intended state.
     pub after: Value,
     pub outcome: String,
 }
@@ -89,13 +96,12 @@ pub struct Backlog {
     pub due: u64,
     /// Whether more spans are due than could be counted.
     pub at_least: bool,
-    #[schema(value_type = Option<Moment>, required)]
+    #[schema(value_type = Option<Moment>)]
     pub oldest: Option<Timestamp>,
     pub suspended: u64,
     /// Usages per second.
     #[serde(serialize_with = "plain")]
     pub rate: f64,
-    #[schema(required)]
     pub closing: Option<Closing>,
 }
 

@@ -46,13 +46,11 @@ impl Problem {
 pub struct FieldError {
     /// A JSON Pointer into the body.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "#/timestamp", nullable = false)]
+    #[schema(example = "#/timestamp")]
     pub pointer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub header: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
     pub parameter: Option<String>,
     #[schema(required)]
     pub detail: String,
@@ -89,10 +87,6 @@ impl FieldError {
     /// The name of what is wrong.
     pub fn place(&self) -> &str {
         let named = [&self.pointer, &self.parameter, &self.header];
-        named
-            .into_iter()
-            .flatten()
-            .next()
-            .map_or("", String::as_str)
+        named.into_iter().flatten().next().map_or("", |it| it)
     }
 }

@@ -23,9 +23,7 @@ pub struct Usage {
     pub measured_usage: Vec<Measure>,
     #[schema(value_type = Moment)]
     pub accepted_at: Timestamp,
-    #[schema(required)]
     pub status: Option<u16>,
-    #[schema(required)]
     pub location: Option<String>,
 }
 
@@ -40,7 +38,6 @@ pub struct Unconfirmed {
     /// In ms; negative where it takes something back.
     pub duration: i64,
     /// Why it does not count. Null while the upstream is still asked.
-    #[schema(required)]
     pub error: Option<String>,
     /// Since when it is known not to count; without an error, when it was accepted.
     #[schema(value_type = Moment)]
@@ -56,7 +53,7 @@ pub struct Sum {
     pub group: Map<String, Value>,
     pub usages: u64,
     /// In ms.
-    #[schema(value_type = Option<f64>, required)]
+    #[schema(value_type = Option<f64>)]
     pub duration: Option<Number>,
     pub measures: Vec<Amount>,
 }
@@ -66,11 +63,11 @@ pub struct Amount {
     #[schema(example = "memory")]
     pub measure: String,
     /// Quantity × duration in ms; null where a quantity is not a number.
-    #[schema(value_type = Option<f64>, required)]
+    #[schema(value_type = Option<f64>)]
     pub amount: Option<Number>,
     /// The unit of the quantity, so that the amount is in unit × ms; only where `SAMPLER_UNITS` names
     /// one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "MB")]
     pub unit: Option<String>,
 }

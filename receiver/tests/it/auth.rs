@@ -128,23 +128,24 @@ async fn fault_17_a_scope_for_one_resource_is_for_that_resource_alone() {
     let bearer = bearer(&key, &["abacus.sampler.postgres.write", "openid"]);
     let asked = async |body: Value| world.ask("POST", START, &[&bearer], &body).await;
     assert_eq!(asked(start(NOW)).await.status(), 201);
-    for resource in [
-        json!("redis"),
-        json!("Postgres"),
-        json!("postgres "),
-        json!(null),
-        json!(7),
-        json!(["postgres"]),
-        json!({ "resource_id": "postgres" }),
+    for (resource, status) in [
+        (json!("redis"), 403),
+        (json!("Postgres"), 403),
+        (json!("postgres "), 403),
+        // No event at all.
+        (json!(null), 400),
+        (json!(7), 400),
+        (json!(["postgres"]), 400),
+        (json!({ "resource_id": "postgres" }), 400),
     ] {
         // A client that may not write is not told what else is wrong.
         for body in [start(NOW), with(&start(NOW), "timestamp", "soon")] {
             let asked = asked(with(&body, "resource_id", resource.clone())).await;
             let told = asked.answer.text().contains("timestamp");
-            assert_eq!((asked.status(), told), (403, false), "{resource}");
+            assert_eq!((asked.status(), told), (status, false), "{resource}");
         }
     }
-    let unnamed = asked(json!([])).await;
+    let unnamed = asked(json!({})).await;
     assert_eq!(unnamed.status(), 403, "a body that names no resource");
 }
 

@@ -259,7 +259,7 @@ async fn an_event_that_comes_alone_does_not_wait_for_those_of_batches() {
 }
 
 #[tokio::test]
-async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_target() {
+async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_instance() {
     let world = World::new();
     let other = on("another", &start(NOW));
     let events = [
@@ -280,7 +280,7 @@ async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_target()
     ] {
         world.store.set_behaviour(behaviour);
         let answer = world.send(request(EVENTS, list(&events))).await;
-        let expected = [status, 400, 503, 503, status];
+        let expected = [status, 503, 503, 503, status];
         assert_eq!(statuses(&answer), expected, "{behaviour:?}");
         assert_eq!(
             (world.store.calls(), world.kept().len()),

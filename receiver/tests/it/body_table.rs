@@ -72,6 +72,7 @@ fn wrong<'r>(target: &'r [&'r str], long: &'r [&'r str], deep: &'r [&'r str]) ->
         (ONE_START, QUANTITY, &[""], "is missing"),
         (ONE_START, QUANTITY, &["null", "true", "false"], "must be a number, a string"),
         (ONE_START, QUANTITY, deep, "deeper than 32 levels"),
+        (ONE_START, QUANTITY, &[r#"[{"a":{"b":1,"b":2}}]"#], "two members of one name"),
         (ONE_START, QUANTITY, &[r#"{"$set":1}"#, r#"[{"a":{"$x":1}}]"#, r#"{"a\u0000b":1}"#], "member name"),
         // What is kept is what was sent, or nothing is.
         (ONE_START, QUANTITY, &["9007199254740993", r#"[1.5,{"a":9007199254740993}]"#],
@@ -107,7 +108,7 @@ const MALFORMED: &[Row<'_>] = &[
 #[rustfmt::skip]
 const TWICE: &[Row<'_>] = &[
     (&ALL, &["/plan_id"], &[r#""large","plan_id":"large""#, r#""large","plan_id":"small""#, r#""large","\u0070lan_id":"small""#], ""),
-    (ONE_START, QUANTITY, &[r#"0.5,"quantity":0.5"#, r#"[{"a":{"b":1,"b":2}}]"#], ""),
+    (ONE_START, QUANTITY, &[r#"0.5,"quantity":0.5"#], ""),
 ];
 
 /// Rows of what is kept as it was given.
@@ -231,7 +232,7 @@ async fn what_is_not_json_or_could_be_read_in_two_ways_is_refused() {
         let deep = [
             nested(200),
             "{\"a\":".repeat(200),
-            "[".repeat(50_000),
+            "[".repeat(40_000),
             "{\"a\":".repeat(40_000),
         ];
         for deep in deep {

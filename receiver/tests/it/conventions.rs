@@ -22,7 +22,9 @@ async fn the_description_has_a_server_and_what_cloud_events_carry() {
     assert_eq!(document["servers"][0]["url"], ".");
     let data = &document["components"]["schemas"]["CloudEvent"]["properties"]["data"];
     assert_eq!(data["$ref"], "#/components/schemas/CloudEventData");
-    let data = &document["components"]["schemas"]["CloudEventData"];
+    let data = &document["components"]["schemas"]["CloudEventData"]["allOf"][0];
+    assert_eq!(data["$ref"], "#/components/schemas/Target");
+    let data = &document["components"]["schemas"]["Target"];
     let required = data["required"].as_array().unwrap();
     assert!(required.contains(&json!("resource_id")));
 }

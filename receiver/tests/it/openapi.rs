@@ -60,7 +60,7 @@ async fn what_may_be_left_out_of_a_request_may_not_be_null() {
     let document = &description.document;
     for name in ["StartEvent", "StopEvent", "UpdateEvent", "Event"] {
         let schema = &document["components"]["schemas"][name];
-        assert!(schema["properties"].is_object(), "{name}");
+        assert!(schema.is_object(), "{name}");
         assert!(!schema.to_string().contains("\"null\""), "{schema:#}");
     }
 }

@@ -146,15 +146,14 @@ impl From<Problem> for sampler_api::Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = self.status();
-        let mut problem = self;
-        let headers = std::mem::take(&mut problem.rest.headers);
-        let document = sampler_api::Problem::from(problem);
-        let mut response = (status, Json(document)).into_response();
-        response.headers_mut().extend(headers);
+        let document = sampler_api::Problem::from(self.clone());
+        let mut response = (self.status(), Json(document)).into_response();
+        response.headers_mut().extend(self.rest.headers.clone());
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, MEDIA_TYPE);
+        // For whoever logs answers.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::Uri;
-use axum::response::Response;
 use sampler_api as api;
 use sampler_domain::{Target, Timestamp, Units, Window, WindowLength};
 use sampler_service::problem::Problem;
@@ -12,10 +10,12 @@ use sampler_service::security::Grant;
 use sampler_store::{CutUsage, StoreError, SumPage, SumPosition, SumQuery, SumRow};
 use serde_json::Value;
 
-use super::answer;
-use crate::openapi::params::{Accepted, OfTarget, PageParams, Time};
-use crate::openapi::problem_answers;
-use crate::reading::{Paged, Parameters, restrict, to_its_end};
+use crate::admission::Kind;
+use crate::events::client;
+use crate::failures::Task;
+use crate::openapi::{Accepted, OfTarget, PageParams, Time};
+use crate::parameters::Parameters;
+use crate::reading::{Paged, restrict, to_its_end};
 use crate::{Receiver, problems};
 
 /// Windows of one query.
@@ -31,36 +31,32 @@ const WINDOWS_MAX: usize = 366;
         ("group_by" = Option<String>, Query, description = "Fields of targets, with commas between.", example = "resource_id,plan_id"),
         PageParams,
     ),
-    responses((status = 200, description = "A page of sums.", body = api::List<api::Sum>,
-        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfSums),
+    responses((status = 200, description = "A page of sums.", body = api::List<api::Sum>)),
 )]
-pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
-    let page = async {
-        let mut parameters = Parameters::of(&uri);
-        let asked = SumParameters::read(&mut parameters);
-        let next = parameters.finish()?;
-        let mut query = asked.query()?;
-        let group_by = query.group_by.clone();
-        let page = if restrict(&mut query.resources, &query.target, &grant) {
-            receiver.add_up(&grant, query).await?
-        } else {
-            SumPage::default()
-        };
-        let next = page.next.map(|last| next.page(&last));
-        let units = &receiver.settings.reading.units();
-        let items = page
-            .rows
-            .iter()
-            .map(|row| shown(row, &group_by, units))
-            .collect();
-        Ok(Paged::new(items, next))
-    };
-    answer("sums", &grant, page.await)
+pub(crate) async fn list(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    mut parameters: Parameters,
+) -> Result<Paged<api::Sum>, Problem> {
+    let asked = SumParameters::read(&mut parameters);
+    let next = parameters.finish()?;
+    let mut query = asked.query()?;
+    if !restrict(&mut query.resources, &query.target, &grant) {
+        return Ok(Paged::whole(Vec::new()));
+    }
+    let group_by = query.group_by.clone();
+    let page = receiver.add_up(&grant, query).await?;
+    let units = &receiver.settings.reading.units();
+    let rows = page.rows.iter();
+    let items = rows.map(|row| shown(row, &group_by, units)).collect();
+    Ok(Paged::new(items, &next, page.next.as_ref()))
 }
 
 impl Receiver {
     async fn add_up(&self, grant: &Grant, query: SumQuery) -> Result<SumPage, Problem> {
-        let permits = self.admit_sums(grant).await?;
+        self.require_prepared()?;
+        let turn = self.turn(Kind::Sum, client(grant, ""), 1).await?;
+        let permits = [turn, self.admit_reading(grant).await?];
         let queries = Arc::clone(&self.parts.reading);
         let page = to_its_end(permits, async move { queries.sums(&query).await });
         let page = page.await.map_err(|failure| match failure {
@@ -69,7 +65,7 @@ impl Receiver {
                 "The usages of one window are too many to be added up in time. Ask for a shorter \
                  window, or for less time with from and to; or name more fields of the target.",
             ),
-            failure => self.not_read(&failure),
+            failure => self.failed(Task::Read, &failure),
         });
         page?.map_err(cut_usage)
     }

@@ -5,19 +5,17 @@ use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, Uri};
-use axum::response::Response;
+use axum::http::HeaderValue;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sampler_api as api;
 use sampler_domain::{Again, Excluded, Id, SUSPENDED_DUE_AT, Span, SpanId, SpanState, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{LedgerSum, SpanPage, SpanQuery};
+use sampler_store::{LedgerSum, SpanQuery};
 
-use super::answer;
-use crate::openapi::params::{OfTarget, PageParams, Time};
-use crate::openapi::problem_answers;
-use crate::reading::{Paged, Parameters, Single, readable_resources, restrict, version_tag};
+use crate::openapi::{OfTarget, PageParams, Time};
+use crate::parameters::Parameters;
+use crate::reading::{Paged, Tagged, readable_resources, restrict, tagged};
 use crate::{Receiver, problems};
 
 /// The characters that are percent-encoded in a segment of a path.
@@ -31,7 +29,7 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 const NEWEST_MAX: usize = 100;
 
 /// The id in the address of a span, a cause or a usage.
-pub type IdPath = Result<Path<String>, PathRejection>;
+pub(crate) type IdPath = Result<Path<String>, PathRejection>;
 
 #[utoipa::path(
     get, path = "/v1/spans", operation_id = "list_spans", tag = "Reading",
@@ -45,94 +43,79 @@ pub type IdPath = Result<Path<String>, PathRejection>;
         ("excluded" = Option<bool>, Query, description = "`true`: only spans of which something is excluded."),
         Time, PageParams,
     ),
-    responses((status = 200, description = "A page of spans.", body = api::List<api::Span>,
-        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfList),
+    responses((status = 200, description = "A page of spans.", body = api::List<api::Span>)),
 )]
-pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
-    let page = async {
-        let mut parameters = Parameters::of(&uri);
-        let order = parameters.parsed("order", "It must be received.", |text| {
-            (text == "received").then_some(())
-        });
-        let mut query = read_query(&mut parameters);
-        let alone = SpanQuery {
-            limit: query.limit,
-            ..SpanQuery::default()
-        };
-        if order.is_some() && query != alone {
-            parameters.complain("order", "It goes with no other parameter than limit.");
-        }
-        let next = parameters.finish()?;
-        if order.is_some() {
-            return receiver.newest(&grant, query.limit.min(NEWEST_MAX)).await;
-        }
-        require_narrow(&query)?;
-        let page = if restrict(&mut query.resources, &query.target, &grant) {
-            let page =
-                receiver.read_store(&grant, |store| async move { store.spans(&query).await });
-            page.await?
-        } else {
-            SpanPage::default()
-        };
-        let next = page.next.map(|last| next.page(&last));
-        let now = receiver.parts.clock.now();
-        let items = page.spans.iter().map(|span| shown(span, now)).collect();
-        Ok(Paged::new(items, next))
+pub(crate) async fn list(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    mut parameters: Parameters,
+) -> Result<Paged<api::Span>, Problem> {
+    let is_received = |text: &str| (text == "received").then_some(());
+    let order = parameters.parsed("order", "It must be received.", is_received);
+    let mut query = read_query(&mut parameters);
+    let alone = SpanQuery {
+        limit: query.limit,
+        ..SpanQuery::default()
     };
-    answer("spans", &grant, page.await)
+    if order.is_some() && query != alone {
+        parameters.complain("order", "It goes with no other parameter than limit.");
+    }
+    let next = parameters.finish()?;
+    if order.is_some() {
+        return receiver.newest(&grant, query.limit.min(NEWEST_MAX)).await;
+    }
+    require_narrow(&query)?;
+    if !restrict(&mut query.resources, &query.target, &grant) {
+        return Ok(Paged::whole(Vec::new()));
+    }
+    let page = receiver.read_store(&grant, |store| async move { store.spans(&query).await });
+    let page = page.await?;
+    let now = receiver.parts.clock.now();
+    let items = page.spans.iter().map(|span| shown(span, now)).collect();
+    Ok(Paged::new(items, &next, page.next.as_ref()))
 }
 
 #[utoipa::path(
     get, path = "/v1/spans/{id}", operation_id = "get_span", tag = "Reading",
     summary = "One span, with proof of what was billed",
     params(("id" = String, Path, description = "The id of the span.")),
-    responses(
-        (status = 200, description = "The span.", body = api::Span,
-            headers(("ETag" = String, description = "The entity tag of the answer."))),
-        problem_answers::OfSpan,
-    ),
+    responses((status = 200, description = "The span.", body = api::Span)),
 )]
-pub async fn get(
+pub(crate) async fn get(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
     id: IdPath,
-    uri: Uri,
-) -> Response {
-    let shown = async {
-        Parameters::of(&uri).finish()?;
-        let span = receiver.span(&grant, id).await?;
-        let ledger = receiver.ledger_of(&grant, &span).await?;
-        Ok(shown_span(&span, receiver.parts.clock.now(), ledger))
-    };
-    answer("span", &grant, shown.await)
+    parameters: Parameters,
+) -> Result<Tagged<api::Span>, Problem> {
+    parameters.finish()?;
+    let span = receiver.span(&grant, id).await?;
+    let ledger = receiver.ledger_of(&grant, &span).await?;
+    Ok(shown_span(&span, receiver.parts.clock.now(), ledger))
 }
 
 impl Receiver {
     /// The spans that were received last, of all targets. With the scope of single resources, those of
     /// them that started last.
     async fn newest(&self, grant: &Grant, limit: usize) -> Result<Paged<api::Span>, Problem> {
-        let _permit = self.admit_reading(grant).await?;
-        let found = match readable_resources(grant) {
-            None => self.parts.reading.newest_spans(limit).await,
-            Some(resources) if resources.is_empty() => Ok(Vec::new()),
-            resources => {
-                let query = SpanQuery {
-                    resources,
-                    limit,
-                    ..SpanQuery::default()
-                };
-                let page = self.parts.reading.spans(&query).await;
-                page.map(|page| page.spans)
-            }
+        let query = SpanQuery {
+            resources: readable_resources(grant),
+            limit,
+            ..SpanQuery::default()
         };
-        let spans = found.map_err(|failure| self.not_read(&failure))?;
-        let now = self.parts.clock.now();
-        let items = spans.iter().map(|span| shown(span, now)).collect();
-        Ok(Paged::new(items, None))
+        let found = self.read_store(grant, |store| async move {
+            match &query.resources {
+                None => store.newest_spans(limit).await,
+                Some(resources) if resources.is_empty() => Ok(Vec::new()),
+                Some(_) => store.spans(&query).await.map(|page| page.spans),
+            }
+        });
+        let (found, now) = (found.await?, self.parts.clock.now());
+        let items = found.iter().map(|span| shown(span, now)).collect();
+        Ok(Paged::whole(items))
     }
 
     /// The span of an address. It counts as missing where the grant does not allow reading it.
-    pub(super) async fn span(&self, grant: &Grant, id: IdPath) -> Result<Span, Problem> {
+    pub(crate) async fn span(&self, grant: &Grant, id: IdPath) -> Result<Span, Problem> {
         // A segment that is not UTF-8 is the id of no span.
         let Ok(Path(id)) = id else {
             return Err(no_such_span());
@@ -143,17 +126,27 @@ impl Receiver {
         });
         found.await?.ok_or_else(no_such_span)
     }
+
+    /// What the entries of a span add up to, read independently of the span.
+    pub(crate) async fn ledger_of(&self, grant: &Grant, span: &Span) -> Result<LedgerSum, Problem> {
+        let (id, target) = (span.id.clone(), span.target.clone());
+        let read = self.read_store(
+            grant,
+            |store| async move { store.ledger_of(&id, &target).await },
+        );
+        read.await
+    }
 }
 
 /// The answer that shows a span, with what its entries of the ledger add up to.
-pub(super) fn shown_span(span: &Span, now: Timestamp, ledger: LedgerSum) -> Single {
+pub(crate) fn shown_span(span: &Span, now: Timestamp, ledger: LedgerSum) -> Tagged<api::Span> {
     let mut shown = shown(span, now);
     shown.proof.usages = Some(ledger.usages);
     shown.proof.ledger = Some(ledger.duration);
     // Once all entries have expired there is nothing to compare with.
     let billed = ledger.since.map_or(0, |since| span.billed_since(since));
     shown.proof.difference = Some(billed - ledger.duration);
-    Single::tagged(&shown, version_tag(span.processing.version))
+    tagged(shown, span.processing.version)
 }
 
 fn read_query(parameters: &mut Parameters) -> SpanQuery {
@@ -192,7 +185,7 @@ fn no_such_span() -> Problem {
     Problem::new(&problems::NO_SUCH_SPAN, detail)
 }
 
-pub(super) fn location(id: &SpanId) -> HeaderValue {
+pub(crate) fn location(id: &SpanId) -> HeaderValue {
     let id = id.to_string();
     let segment = Cow::from(utf8_percent_encode(&id, SEGMENT));
     HeaderValue::try_from(["/v1/spans/", &segment].concat())

@@ -1,60 +1,43 @@
-//! The parts that all requests that read share: their query parameters, the cursor of a list, the
-//! number that is served at a time, and the form of an answer.
+//! The parts that all requests that read share: the number that is served at a time, the resources that the token
+//! allows, and the form of an answer.
 //!
 //! A request that reads holds a permit of its own kind, so that many reads never take the database from
 //! requests that write. Reads have connections of their own, with a time limit of their own.
 
-mod answer;
-mod cursor;
-mod parameters;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
+use axum::http::HeaderValue;
+use axum::http::header::{ETAG, LINK};
+use axum::response::{IntoResponse, Response};
+use sampler_api::List;
 use sampler_domain::Id;
 use sampler_service::problem::Problem;
 use sampler_service::security::{Grant, Reach};
-use sampler_store::{Reading, StoreError, SumQuery, TargetFilter};
+use sampler_store::{Reading, StoreError, TargetFilter};
+use serde::Serialize;
 
 use crate::Receiver;
-use crate::admission::ServingPermit;
-
-pub(crate) use answer::{Paged, Single, version_tag};
-pub(crate) use parameters::Parameters;
+use crate::admission::{Kind, Turn};
+use crate::events::client;
+use crate::failures::Task;
+use crate::parameters::Next;
 
 /// How many requests may read from the store at the same time. Each holds a connection.
 pub const AT_ONCE: u32 = 2;
 
-/// How many requests may add up usages at the same time. Each keeps a processor of the database busy.
-pub const SUMS_AT_ONCE: usize = 1;
-
 /// How long the database may work on one command of a request that reads.
 pub const TIME_LIMIT: Duration = Duration::from_secs(5);
-
-/// How long a page of sums may take: the last of its commands begins when the time of a page is over, and
-/// its answer may be a second late.
-pub const SUM_TIME_MAX: Duration = SumQuery::PAGE_TIME
-    .saturating_add(TIME_LIMIT)
-    .saturating_add(Duration::from_secs(1));
 
 impl Receiver {
     /// Waits until a request may read.
     ///
     /// # Errors
     /// 503 where the store is not prepared, or too many read.
-    pub(crate) async fn admit_reading(&self, grant: &Grant) -> Result<ServingPermit, Problem> {
-        self.require_readable()?;
-        let permit = self.admission.read(self.sender(grant)).await;
-        permit.map_err(|_| self.overloaded("Too many requests read at the same time."))
-    }
-
-    /// Waits until a request may add up usages.
-    pub(crate) async fn admit_sums(&self, grant: &Grant) -> Result<[ServingPermit; 2], Problem> {
-        self.require_readable()?;
-        let permit = self.admission.sum(self.sender(grant)).await;
-        let permit = permit
-            .map_err(|_| self.overloaded("Too many requests add up usages at the same time."))?;
-        Ok([permit, self.admit_reading(grant).await?])
+    pub(crate) async fn admit_reading(&self, grant: &Grant) -> Result<Turn, Problem> {
+        self.require_prepared()?;
+        self.turn(Kind::Read, client(grant, ""), 1).await
     }
 
     /// Reads from the store, once it is the client's turn.
@@ -70,9 +53,9 @@ impl Receiver {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        let permit = self.admit_reading(grant).await?;
-        let read = to_its_end(permit, call(Arc::clone(&self.parts.reading))).await;
-        read.map_err(|failure| self.not_read(&failure))
+        let turn = self.admit_reading(grant).await?;
+        let read = to_its_end(turn, call(Arc::clone(&self.parts.reading))).await;
+        read.map_err(|failure| self.failed(Task::Read, &failure))
     }
 }
 
@@ -116,4 +99,47 @@ pub(crate) fn restrict(
     let is_any_left = !readable.is_empty();
     *resources = Some(readable);
     is_any_left
+}
+
+/// A page of a list, and the address of the next one, if there is one.
+pub(crate) struct Paged<T> {
+    items: Vec<T>,
+    next: Option<String>,
+}
+
+impl<T> Paged<T> {
+    pub(crate) fn whole(items: Vec<T>) -> Self {
+        Self { items, next: None }
+    }
+
+    /// A page, behind whose position there are more.
+    pub(crate) fn new(items: Vec<T>, next: &Next, position: Option<&impl Serialize>) -> Self {
+        let next = position.map(|position| next.page(position));
+        Self { items, next }
+    }
+}
+
+impl<T: Serialize> IntoResponse for Paged<T> {
+    fn into_response(self) -> Response {
+        let mut response = Json(List { items: self.items }).into_response();
+        if let Some(next) = self.next {
+            let link = HeaderValue::try_from(format!("<{next}>; rel=\"next\""));
+            let link = link.expect("a percent-encoded text is plain ASCII");
+            response.headers_mut().insert(LINK, link);
+        }
+        response
+    }
+}
+
+/// One thing with its entity tag.
+pub(crate) type Tagged<T> = ([(axum::http::HeaderName, HeaderValue); 1], Json<T>);
+
+/// One thing with the tag of its version, which each change increases. So what was changed and set back counts
+/// as changed.
+pub(crate) fn tagged<T>(thing: T, version: i64) -> Tagged<T> {
+    ([(ETAG, version_tag(version))], Json(thing))
+}
+
+pub(crate) fn version_tag(version: i64) -> HeaderValue {
+    HeaderValue::try_from(format!("\"{version}\"")).expect("digits")
 }

@@ -3,20 +3,17 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::Uri;
-use axum::response::Response;
 use sampler_api as api;
 use sampler_domain::{Entry, Span, Timestamp, Usage};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{Entries, EntryOrder, EntryPosition};
 
-use super::answer;
-use super::spans::IdPath;
 use crate::Receiver;
-use crate::openapi::params::{Accepted, PageParams, Time};
-use crate::openapi::problem_answers;
-use crate::reading::{Paged, Parameters};
+use crate::openapi::{Accepted, PageParams, Time};
+use crate::parameters::Parameters;
+use crate::reading::Paged;
+use crate::spans::IdPath;
 
 /// Entries that are read at a time where only some of them may be shown, and for one page.
 const CHUNK: usize = 1_000;
@@ -38,38 +35,33 @@ const ENTRY_BYTES: usize = 1 << 10;
         ("order" = Option<String>, Query, description = "`oldest` (the default) or `newest` first.", example = "newest"),
         Time, Accepted, PageParams,
     ),
-    responses((status = 200, description = "A page of usages.", body = api::List<api::Usage>,
-        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfSpan),
+    responses((status = 200, description = "A page of usages.", body = api::List<api::Usage>)),
 )]
-pub async fn list(
+pub(crate) async fn list(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
     id: IdPath,
-    uri: Uri,
-) -> Response {
-    let page = async {
-        let mut parameters = Parameters::of(&uri);
-        let (from, to) = parameters.time();
-        let order = parameters.parsed("order", "It must be oldest or newest.", |text| match text {
-            "oldest" => Some(EntryOrder::Oldest),
-            "newest" => Some(EntryOrder::Newest),
-            _ => None,
-        });
-        let query = UsageQuery {
-            from,
-            to,
-            accepted_to: parameters.moment("accepted_to"),
-            order: order.unwrap_or_default(),
-            after: parameters.cursor(),
-            limit: parameters.limit(),
-        };
-        let next = parameters.finish()?;
-        let span = receiver.span(&grant, id).await?;
-        let page = receiver.usages_of(&grant, &span, query).await?;
-        let items = page.entries.iter().map(shown).collect();
-        Ok(Paged::new(items, page.next.map(|last| next.page(&last))))
+    mut parameters: Parameters,
+) -> Result<Paged<api::Usage>, Problem> {
+    let (from, to) = parameters.time();
+    let order = parameters.parsed("order", "It must be oldest or newest.", |text| match text {
+        "oldest" => Some(EntryOrder::Oldest),
+        "newest" => Some(EntryOrder::Newest),
+        _ => None,
+    });
+    let query = UsageQuery {
+        from,
+        to,
+        accepted_to: parameters.moment("accepted_to"),
+        order: order.unwrap_or_default(),
+        after: parameters.cursor(),
+        limit: parameters.limit(),
     };
-    answer("usages", &grant, page.await)
+    let next = parameters.finish()?;
+    let span = receiver.span(&grant, id).await?;
+    let page = receiver.usages_of(&grant, &span, query).await?;
+    let items = page.entries.iter().map(shown).collect();
+    Ok(Paged::new(items, &next, page.next.as_ref()))
 }
 
 struct UsageQuery {

@@ -2,29 +2,25 @@
 //! excluded.
 //!
 //! An operator changes what was read: the entity tag in `If-Match` must be that of the span as it is now, and
-//! the change is conditional on its version. Where a change had no answer, its repeat decides.
+//! the change is conditional on its version.
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
-use axum::response::{IntoResponse, Response};
 use sampler_api as api;
 use sampler_domain::{Change, ChangeKind, Changed, EXCLUDED_MAX, SkipRefusal, Span, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
-use sampler_store::LedgerSum;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::answer;
-use super::spans::{IdPath, location, shown_span};
-use crate::actions::{ActionRequest, IfMatch, NewAuditRecord, stale};
-use crate::errors::Errors;
-use crate::openapi::params::IfMatchParams;
-use crate::openapi::problem_answers;
-use crate::reading::version_tag;
+use crate::acts::{IfMatch, NewAuditRecord, stale};
+use crate::json::Errors;
+use crate::openapi::IfMatchParams;
+use crate::reading::Tagged;
+use crate::spans::{IdPath, location, shown_span};
 use crate::{Receiver, problems};
 
 #[utoipa::path(
@@ -33,22 +29,18 @@ use crate::{Receiver, problems};
     description = "The span must be suspended. It is due at once, and is suspended again after as many refusals as any span (SAMPLER_SUSPEND_AFTER).",
     params(("id" = String, Path, description = "The id of the span."), IfMatchParams),
     request_body(content = api::Reason, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The span as it is now.", body = api::Span,
-            headers(("ETag" = String, description = "The entity tag of the answer."))),
-        problem_answers::OfResume,
-    ),
+    responses((status = 200, description = "The span as it is now.", body = api::Span)),
 )]
-pub async fn resume(
+pub(crate) async fn resume(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
     id: IdPath,
     request: Request<Body>,
-) -> Response {
+) -> Result<Tagged<api::Span>, Problem> {
     let read = |body: api::Reason, _: &mut Errors| (body.reason, ());
     let decide = |span: &Span, (), now: Timestamp| span.to_resume(now).ok_or_else(not_suspended);
     let resumed = receiver.act_on_span("span.resume", &grant, id, request, read, decide);
-    answer("resume", &grant, resumed.await)
+    resumed.await
 }
 
 #[utoipa::path(
@@ -57,25 +49,21 @@ pub async fn resume(
     description = "The span must be suspended. It continues at `until`; the time before that is `excluded`, and can be sent again.",
     params(("id" = String, Path, description = "The id of the span."), IfMatchParams),
     request_body(content = api::SkipRequest, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The span as it is now.", body = api::Span,
-            headers(("ETag" = String, description = "The entity tag of the answer."))),
-        problem_answers::OfSkip,
-    ),
+    responses((status = 200, description = "The span as it is now.", body = api::Span)),
 )]
-pub async fn skip(
+pub(crate) async fn skip(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
     id: IdPath,
     request: Request<Body>,
-) -> Response {
+) -> Result<Tagged<api::Span>, Problem> {
     let read = |body: api::SkipRequest, errors: &mut Errors| {
-        let until = errors.optional("until", body.until);
+        let until = body.until.and_then(|until| errors.time("until", &until));
         (body.reason, until)
     };
     let decide = |span: &Span, until, now| span.to_skip(until, now).map_err(not_skipped);
     let skipped = receiver.act_on_span("span.skip", &grant, id, request, read, decide);
-    answer("skip", &grant, skipped.await)
+    skipped.await
 }
 
 #[utoipa::path(
@@ -84,38 +72,28 @@ pub async fn skip(
     description = "Workers send the intervals that are `excluded` within these times again, before anything else of the span.",
     params(("id" = String, Path, description = "The id of the span."), IfMatchParams),
     request_body(content = api::ResendRequest, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The span as it is now.", body = api::Span,
-            headers(("ETag" = String, description = "The entity tag of the answer."))),
-        problem_answers::OfResend,
-    ),
+    responses((status = 200, description = "The span as it is now.", body = api::Span)),
 )]
-pub async fn resend(
+pub(crate) async fn resend(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
     id: IdPath,
     request: Request<Body>,
-) -> Response {
+) -> Result<Tagged<api::Span>, Problem> {
+    let read = |body: api::ResendRequest, errors: &mut Errors| {
+        let from = body.from.and_then(|from| errors.time("from", &from));
+        let to = body.to.and_then(|to| errors.time("to", &to));
+        if from.zip(to).is_some_and(|(from, to)| from >= to) {
+            errors.wrong("to", "It must be later than from.");
+        }
+        (body.reason, (from, to))
+    };
     let decide = |span: &Span, (from, to), now| {
         let change = span.to_resend(from, to, now);
         change.ok_or_else(nothing_excluded)
     };
-    let resent = receiver.act_on_span("span.resend", &grant, id, request, read_times, decide);
-    answer("resend", &grant, resent.await)
-}
-
-fn read_times(
-    body: api::ResendRequest,
-    errors: &mut Errors,
-) -> (String, (Option<Timestamp>, Option<Timestamp>)) {
-    let from = errors.optional("from", body.from);
-    let to = errors.optional("to", body.to);
-    if let (Some(from), Some(to)) = (from, to)
-        && from >= to
-    {
-        errors.wrong("to", "It must be later than from.");
-    }
-    (body.reason, (from, to))
+    let resent = receiver.act_on_span("span.resend", &grant, id, request, read, decide);
+    resent.await
 }
 
 impl Receiver {
@@ -129,60 +107,32 @@ impl Receiver {
         request: Request<Body>,
         read: impl FnOnce(B, &mut Errors) -> (String, T),
         decide: impl FnOnce(&Span, T, Timestamp) -> Result<Change, Problem>,
-    ) -> Result<Response, Problem> {
+    ) -> Result<Tagged<api::Span>, Problem> {
         // 403 comes before 428.
         grant.require_admin()?;
         let if_match = IfMatch::of(request.headers())?;
-        let ActionRequest {
-            reason,
-            fields,
-            _permit,
-        } = self.admit_action(grant, request, read).await?;
+        let asked = self.admit_action(grant, request, read).await?;
         let span = self.span(grant, id).await?;
-        if_match.require(&version_tag(span.processing.version))?;
+        if_match.require(span.processing.version)?;
         let now = self.parts.clock.now();
-        let change = decide(&span, fields, now)?;
+        let change = decide(&span, asked.fields, now)?;
         // No action changes the ledger. A read after the action could fail, although the action is done.
         let ledger = self.ledger_of(grant, &span).await?;
-        self.change_span(kind, grant, reason, &span, &change, now)
-            .await?;
-        Ok(shown_span(&change.after, now, ledger).into_response())
-    }
-
-    async fn change_span(
-        &self,
-        kind: &'static str,
-        grant: &Grant,
-        reason: String,
-        span: &Span,
-        change: &Change,
-        now: Timestamp,
-    ) -> Result<(), Problem> {
         let record = NewAuditRecord {
             kind,
             subject: location(&span.id).to_str().unwrap_or_default().to_owned(),
             span: Some(span.id.to_string()),
-            reason,
-            before: summary(span),
-            after: summary_after(span, change),
+            reason: asked.reason,
+            before: summary(&span),
+            after: summary_after(&span, &change),
         };
         let changing = async {
             let operating = &self.parts.operating;
-            let changed = operating.change_by_operator(span, change, now).await;
+            let changed = operating.change_by_operator(&span, &change, now).await;
             changed.map(|changed| changed == Changed::Made)
         };
-        let act = self.parts.random.uuid_v4();
-        self.perform(act, grant, record, changing, stale).await
-    }
-
-    /// What the entries of a span add up to, read independently of the span.
-    pub(super) async fn ledger_of(&self, grant: &Grant, span: &Span) -> Result<LedgerSum, Problem> {
-        let (id, target) = (span.id.clone(), span.target.clone());
-        self.read_store(
-            grant,
-            |store| async move { store.ledger_of(&id, &target).await },
-        )
-        .await
+        self.perform(grant, record, changing, stale).await?;
+        Ok(shown_span(&change.after, now, ledger))
     }
 }
 

@@ -6,12 +6,13 @@ use sampler_domain::{
     EventId, Field, IntakeRules, Measures, Percent, Refusal, Slack, Span, SpanId, StartEvent,
     StartPlace, StopEvent, Target, Timestamp,
 };
-use sampler_service::problem::Problem;
+use sampler_service::problem::{FieldError, Pointer, Problem, ProblemType};
 use sampler_service::security::Grant;
 use sampler_store::{Arrival, NewSpan, NewStop, SpansBy, StartOutcome, StopOutcome};
 
-use super::refusals;
 use crate::event::Event;
+use crate::events::Kept;
+use crate::failures::Task;
 use crate::{Receiver, problems};
 
 const MINUTE: i64 = 60_000;
@@ -23,35 +24,10 @@ const RETRY_AFTER_MAX: u64 = 300;
 /// differ.
 const SPREAD: u64 = 45;
 
-/// An event that is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::controllers) struct Kept {
-    /// Whether an earlier request has kept the event, so that nothing was done this time.
-    pub(in crate::controllers) is_replayed: bool,
-    /// The span that the event started, where it is known.
-    pub(in crate::controllers) started: Option<SpanId>,
-}
-
-impl Kept {
-    fn now(started: Option<SpanId>) -> Self {
-        Self {
-            is_replayed: false,
-            started,
-        }
-    }
-
-    fn before(started: Option<SpanId>) -> Self {
-        Self {
-            is_replayed: true,
-            started,
-        }
-    }
-}
-
 impl Receiver {
     /// The rules. However far back the slack reaches, events may be forgotten that are older than the
     /// workers have said.
-    pub(super) fn rules(&self) -> IntakeRules {
+    pub(crate) fn rules(&self) -> IntakeRules {
         let since = self.steering.events_taken_since();
         let remembered = since.map_or(i64::MAX, |since| self.parts.clock.now().since(since));
         IntakeRules {
@@ -64,7 +40,7 @@ impl Receiver {
     }
 
     /// Keeps an event whose turn it is, or says why not.
-    pub(in crate::controllers) async fn keep(
+    pub(crate) async fn keep(
         &self,
         event: Event,
         grant: &Grant,
@@ -74,7 +50,7 @@ impl Receiver {
         let now = self.parts.clock.now();
         self.require_age_known(event.timestamp(), now)?;
         let slack = self.rules().require_slack(event.timestamp(), now);
-        let outside_slack = slack.err().map(refusals::problem);
+        let outside_slack = slack.err().map(refused);
         match event {
             Event::Start(event) => {
                 if let Some(problem) = outside_slack.or_else(|| self.throttled(&event, now)) {
@@ -102,7 +78,7 @@ impl Receiver {
     }
 
     /// Opens the span of a start. The future is small, so that very many can run at the same time.
-    pub(super) fn open_span(
+    pub(crate) fn open_span(
         &self,
         span: Span,
         now: Timestamp,
@@ -115,7 +91,7 @@ impl Receiver {
         async move {
             match opening
                 .await
-                .map_err(|failure| self.store_problem(&failure))?
+                .map_err(|failure| self.failed(Task::KeepEvent, &failure))?
             {
                 StartOutcome::Opened => Ok(Kept::now(Some(id))),
                 StartOutcome::Repeated { span } => Ok(Kept::before(Some(span))),
@@ -124,7 +100,7 @@ impl Receiver {
                     let earlier = Box::pin(self.started_by(key)).await?;
                     Ok(Kept::before(earlier))
                 }
-                StartOutcome::Refused(refusal) => Err(refusals::problem(refusal)),
+                StartOutcome::Refused(refusal) => Err(refused(refusal)),
             }
         }
     }
@@ -165,7 +141,7 @@ impl Receiver {
         Some(Problem::new(&problems::THROTTLED, detail).retry_after(seconds))
     }
 
-    pub(super) fn new_span(&self, event: StartEvent, grant: &Grant, now: Timestamp) -> Span {
+    pub(crate) fn new_span(&self, event: StartEvent, grant: &Grant, now: Timestamp) -> Span {
         let due_at = self.policy.open_due_at(&event.target, event.timestamp);
         let id = SpanId::new(now, self.parts.random.u64());
         let mut span = Span::open(id, event, due_at);
@@ -174,7 +150,7 @@ impl Receiver {
     }
 
     /// Ends the open span of a stop.
-    pub(super) async fn stop(
+    pub(crate) async fn stop(
         &self,
         event: StopEvent,
         grant: &Grant,
@@ -187,21 +163,21 @@ impl Receiver {
             arrival,
         };
         let outcome = self.parts.events.stop(new).await;
-        match outcome.map_err(|failure| self.store_problem(&failure))? {
+        match outcome.map_err(|failure| self.failed(Task::KeepEvent, &failure))? {
             StopOutcome::Ended => Ok(Kept::now(None)),
             StopOutcome::Repeated => Ok(Kept::before(None)),
             StopOutcome::Refused(Refusal::IdTaken(fields)) => {
                 self.require_same(fields)?;
                 Ok(Kept::before(None))
             }
-            StopOutcome::Refused(refusal) => Err(refusals::problem(refusal)),
+            StopOutcome::Refused(refusal) => Err(refused(refusal)),
         }
     }
 
     /// Refuses an event that differs in these fields from the one that was kept under its id.
     fn require_same(&self, differences: Vec<Field>) -> Result<(), Problem> {
         let same = self.rules().require_same(differences);
-        same.map_err(refusals::problem)
+        same.map_err(refused)
     }
 
     /// The span of the earlier event, where this one is accepted only if it repeats that event.
@@ -221,12 +197,67 @@ impl Receiver {
         Ok(earlier.id)
     }
 
-    pub(super) async fn find_spans(
+    pub(crate) async fn find_spans(
         &self,
         target: &Target,
         by: &SpansBy,
     ) -> Result<Vec<Span>, Problem> {
         let found = self.parts.events.find_spans(target, by).await;
-        found.map_err(|failure| self.store_problem(&failure))
+        found.map_err(|failure| self.failed(Task::KeepEvent, &failure))
     }
+}
+
+/// The problem of an event that is refused for what it says.
+pub(crate) fn refused(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::IdTaken(fields) => {
+            let detail = "An event with this id was kept before, and differs in the fields named. \
+                          This one was not kept.";
+            let errors = fields.iter().map(|field| {
+                let pointer = Pointer::root().field(field.name());
+                FieldError::new(pointer, "It differs from the event that was kept.")
+            });
+            Problem::new(&problems::ID_TAKEN, detail).errors(errors)
+        }
+        Refusal::AlreadyOpen => {
+            let detail =
+                "The target has an open span: it was started before, and not stopped since.";
+            Problem::new(&problems::OPEN_SPAN, detail)
+        }
+        Refusal::NotOpen => {
+            let detail = "The target has no open span: it was not started, or stopped since.";
+            Problem::new(&problems::NO_OPEN_SPAN, detail)
+        }
+        Refusal::Overlaps { until } => {
+            let detail =
+                "The target's previous span ends later than this one starts. Nothing was kept.";
+            let error = format!("It must not be before {until}, the end of the previous span.");
+            of_timestamp(&problems::OVERLAPPING_START, detail, error)
+        }
+        Refusal::BeforeStart { start } => {
+            let detail =
+                "The stop is before the start of the target's open span. Nothing was kept.";
+            let error = format!("It must not be before {start}, the start of the span.");
+            of_timestamp(&problems::STOP_BEFORE_START, detail, error)
+        }
+        Refusal::OutsideSlack { slack, now } => {
+            let (from, to) = (now.plus(-slack.past), now.plus(slack.future));
+            let detail = "The timestamp is too far from now. Nothing was kept.";
+            let error = format!("It must be between {from} and {to}.");
+            of_timestamp(&problems::OUTSIDE_SLACK, detail, error)
+        }
+    }
+}
+
+fn of_timestamp(kind: &'static ProblemType, detail: &str, error: String) -> Problem {
+    let error = FieldError::new(Pointer::root().field("timestamp"), error);
+    Problem::new(kind, detail).errors([error])
+}
+
+/// The problem of an update whose stop is kept, and whose start is not known to be. The repeat of the update
+/// keeps the start, once nothing is in its way.
+pub(crate) fn of_halved(problem: Problem) -> Problem {
+    let detail = "The previous span is stopped by this update, and the new one is not known to be started. \
+                  Once nothing is in the way of its start, the same request completes the update.";
+    problem.with_detail(detail).member("stopped", true)
 }

@@ -12,9 +12,9 @@ use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{Arrival, SpansBy};
 
-use super::decision::Kept;
-use super::refusals;
 use crate::Receiver;
+use crate::decision::{of_halved, refused};
+use crate::events::Kept;
 
 /// What is kept for the targets of an update.
 struct Seen {
@@ -30,7 +30,7 @@ struct Seen {
 
 impl Receiver {
     /// Keeps both halves of an update, or says why not.
-    pub(super) async fn update(
+    pub(crate) async fn update(
         &self,
         event: UpdateEvent,
         grant: &Grant,
@@ -41,7 +41,7 @@ impl Receiver {
         let seen = self.look(&stop, &start).await?;
         let by_id = seen.stopped.as_ref();
         let stopping = rules.admit_stop(&stop, by_id, seen.open.as_ref(), now);
-        let has_stop = match stopping.map_err(refusals::problem)? {
+        let has_stop = match stopping.map_err(refused)? {
             StopDecision::Repeated(_) => true,
             StopDecision::End(_) => false,
         };
@@ -50,9 +50,9 @@ impl Receiver {
             Ok(StartDecision::Repeated(span)) => Some(span.id.clone()),
             Ok(StartDecision::Open) => None,
             Err(refusal) if has_stop => {
-                return Err(refusals::of_halved(refusals::problem(refusal)));
+                return Err(of_halved(refused(refusal)));
             }
-            Err(refusal) => return Err(refusals::problem(refusal)),
+            Err(refusal) => return Err(refused(refusal)),
         };
         let was_stopped = has_stop || self.stop(stop, grant, arrival).await?.is_replayed;
         if started.is_some() {
@@ -63,7 +63,7 @@ impl Receiver {
         }
         let span = self.new_span(start, grant, now);
         let opened = self.open_span(span, now, arrival).await;
-        let opened = opened.map_err(refusals::of_halved)?;
+        let opened = opened.map_err(of_halved)?;
         Ok(Kept {
             is_replayed: was_stopped && opened.is_replayed,
             ..opened

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::Uri;
-use axum::response::Response;
 use sampler_api as api;
 use sampler_domain::ClientId;
+use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{AuditQuery, AuditRecord};
 
-use super::answer;
 use crate::Receiver;
-use crate::openapi::params::{PageParams, Time};
-use crate::openapi::problem_answers;
-use crate::reading::{Paged, Parameters};
+use crate::openapi::{PageParams, Time};
+use crate::parameters::Parameters;
+use crate::reading::Paged;
 
 /// Bytes of the id of a span, as it is written.
 const SPAN_LEN_MAX: usize = 1_024;
@@ -29,31 +27,28 @@ const SPAN_LEN_MAX: usize = 1_024;
         ("span" = Option<String>, Query, description = "Actions on this span."),
         PageParams,
     ),
-    responses((status = 200, description = "A page of actions.", body = api::List<api::Act>,
-        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfReading),
+    responses((status = 200, description = "A page of actions.", body = api::List<api::Act>)),
 )]
-pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
-    let page = async {
-        grant.require_admin()?;
-        let mut parameters = Parameters::of(&uri);
-        let (from, to) = parameters.time();
-        let query = AuditQuery {
-            from,
-            to,
-            who: parameters.parsed("who", "It must be a name of 1 to 255 bytes.", whole_name),
-            span: parameters.parsed("span", "It must be the id of a span.", span_id),
-            after: parameters.cursor(),
-            limit: parameters.limit(),
-        };
-        let next = parameters.finish()?;
-        let page = receiver
-            .read_store(&grant, |store| async move { store.audit(&query).await })
-            .await?;
-        let next = page.next.map(|last| next.page(&last));
-        let items = page.records.into_iter().map(shown).collect();
-        Ok(Paged::new(items, next))
+pub(crate) async fn list(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    mut parameters: Parameters,
+) -> Result<Paged<api::Act>, Problem> {
+    grant.require_admin()?;
+    let (from, to) = parameters.time();
+    let query = AuditQuery {
+        from,
+        to,
+        who: parameters.parsed("who", "It must be a name of 1 to 255 bytes.", whole_name),
+        span: parameters.parsed("span", "It must be the id of a span.", span_id),
+        after: parameters.cursor(),
+        limit: parameters.limit(),
     };
-    answer("audit", &grant, page.await)
+    let next = parameters.finish()?;
+    let page = receiver.read_store(&grant, |store| async move { store.audit(&query).await });
+    let page = page.await?;
+    let items = page.records.into_iter().map(shown).collect();
+    Ok(Paged::new(items, &next, page.next.as_ref()))
 }
 
 /// A name as it is kept. No record has a name that is too long or has characters that are removed.
