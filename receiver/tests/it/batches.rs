@@ -233,23 +233,23 @@ async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait(
     assert_eq!(world.ended(), 300);
 }
 
-/// Starts in batches have permits of their own (1,024 of a client): a single start finds one, however many wait.
+/// Starts in batches have permits of their own (2,048 of a client): a single start finds one, however many wait.
 #[tokio::test]
 async fn an_event_that_comes_alone_does_not_wait_for_those_of_batches() {
     let world = Arc::new(World::new());
     world.store.set_behaviour(Behaviour::Held);
-    let events = many(1_500);
+    let events = many(2_500);
     let mut sending = JoinSet::new();
     for part in events.chunks(500) {
         let (world, body) = (Arc::clone(&world), list(part));
         sending.spawn(async move { world.send(request(EVENTS, body)).await });
     }
     let limit = Duration::from_mins(1);
-    let held = timeout(limit, world.store.wait_until_held(1_024)).await;
+    let held = timeout(limit, world.store.wait_until_held(2_048)).await;
     held.expect("they have all of theirs");
     let alone = by("alone", &on("alone", &start(NOW)));
     let single = world.begin(request(START, alone.to_string()));
-    let held = timeout(limit, world.store.wait_until_held(1_025)).await;
+    let held = timeout(limit, world.store.wait_until_held(2_049)).await;
     held.expect("it has a permit");
     world.store.release();
     single.await.unwrap().is_created();
