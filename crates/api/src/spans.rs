@@ -119,7 +119,8 @@ pub struct Proof {
     pub billed: i64,
     /// What does not count upstream: all of `excluded` and `again`.
     pub skipped: i64,
-    /// The part of `skipped` that may count upstream all the same: a post of it had no answer.
+    /// What may count upstream all the same, because a post had no answer: whole usages, also where a stop has
+    /// trimmed them.
     pub unanswered: i64,
     /// What has run and is not sampled yet: from `sampled_to` to the end, or to now. Negative where
     /// sampling went beyond the end, and is to be taken back.

@@ -199,6 +199,7 @@ impl Span {
                 match next_step(span, now, policy) {
                     Step::Plan(interval) => span.plan(interval, run, now, policy),
                     Step::Complete => span.processing.complete = true,
+                    // The next change trims.
                     Step::Trim(_) | Step::Wait(_) | Step::Execute => {}
                 }
             }
@@ -212,9 +213,13 @@ impl Span {
             let first = span.processing.again.remove(0);
             let has_way_back = first.range.way_back().is_some_and(|it| !it.is_empty());
             if has_way_back && !first.is_way_back {
+                let range = Excluded {
+                    unanswered: false,
+                    ..first.range
+                };
                 let way_back = Again {
                     is_way_back: true,
-                    ..Again::new(first.range, first.at)
+                    ..Again::new(range, first.at)
                 };
                 span.processing.again.insert(0, way_back);
             }
@@ -370,12 +375,12 @@ impl Span {
         })
     }
 
-    /// Goes back to `to` over the range that was excluded last; nothing is posted.
+    /// Goes back to `to` over the excluded range that sampling has reached; nothing is posted.
     pub(crate) fn to_trim(&self, to: Timestamp, now: Timestamp, policy: &Policy) -> Change {
         self.changed(ChangeKind::Trim, |span| {
             let sampled_to = span.sampled_to();
             let mut ranges = span.processing.excluded.iter_mut();
-            if let Some(range) = ranges.find(|it| it.is_trimmed_at(sampled_to)) {
+            if let Some(range) = ranges.find(|it| it.is_trimmed_from(sampled_to)) {
                 range.back_to = Some(to);
             }
             span.processing.last = Interval {

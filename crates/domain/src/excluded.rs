@@ -21,8 +21,9 @@ pub struct Excluded {
     /// Backwards where a correction was skipped.
     #[serde(flatten)]
     pub interval: Interval,
-    /// A late stop has trimmed the range: its way back ends here, and nothing was posted for that. Only a range
-    /// that leads forwards is trimmed.
+    /// A late stop has trimmed the range: sampling has gone back to this time, and nothing was posted. If the range is
+    /// sent again, each usage goes forwards whole, and then its own way back. Of 12:00 to 15:00, trimmed to 13:30,
+    /// the second hour goes back by half, and the third one wholly. Only a range that leads forwards is trimmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back_to: Option<Timestamp>,
     /// A post of it may have been carried out, or may be under way: it may count all the same.
@@ -109,8 +110,8 @@ impl Excluded {
         (before, behind)
     }
 
-    /// Whether a late stop trims it where sampling has reached `sampled_to`.
-    pub(crate) fn is_trimmed_at(&self, sampled_to: Timestamp) -> bool {
+    /// Whether sampling goes back over it from `sampled_to`.
+    pub(crate) fn is_trimmed_from(&self, sampled_to: Timestamp) -> bool {
         self.leads_on() && self.reach() == sampled_to && self.reach() != self.interval.start
     }
 
@@ -159,12 +160,20 @@ impl Again {
         }
     }
 
+    /// Its way back, if nothing else is left of it.
+    pub(crate) fn way_back_left(&self) -> Option<Interval> {
+        self.range.way_back().filter(|_| self.is_way_back)
+    }
+
+    /// The time of the usages that are left of it, first of all those that lead forwards.
+    pub(crate) fn left(&self) -> Interval {
+        self.way_back_left().unwrap_or(self.range.interval)
+    }
+
     /// What it takes from the time that is sampled until it is recorded, ms.
     pub fn duration(&self) -> i64 {
-        match self.range.way_back() {
-            Some(way_back) if self.is_way_back => way_back.duration(),
-            _ => self.range.duration(),
-        }
+        let way_back = self.way_back_left();
+        way_back.map_or_else(|| self.range.duration(), Interval::duration)
     }
 }
 
@@ -232,9 +241,9 @@ impl Span {
     /// The usage of the first of `again` that is delivered next.
     pub fn next_again(&self) -> Option<Delivery> {
         let again = self.processing.again.first()?;
-        let (interval, guid) = match again.range.way_back() {
-            Some(way_back) if again.is_way_back => (way_back, None),
-            _ => (
+        let (interval, guid) = match again.way_back_left() {
+            Some(way_back) => (way_back, None),
+            None => (
                 self.first_interval(&again.range),
                 again.range.usage_guid.clone(),
             ),

@@ -1,4 +1,4 @@
-//! The time that one usage covers.
+//! Stretches of time: that of one usage, or of several that follow each other.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,9 +7,7 @@ use crate::Timestamp;
 /// From `start` to `end`; backwards, taking usage back, where `end` is before `start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Interval {
-    /// The `sampled_to` before this interval.
     pub start: Timestamp,
-    /// The `sampled_to` after it.
     pub end: Timestamp,
 }
 

@@ -1,4 +1,5 @@
-//! What a span says it has billed. The ledger is the independent account.
+//! What a span says it has billed. The ledger is the independent account. Once a span is complete and nothing is
+//! excluded, `billed` is its end minus its start.
 
 use crate::{Again, Excluded, Interval, Span, Timestamp};
 
@@ -11,7 +12,7 @@ pub struct Proof {
     pub billed: i64,
     /// What does not count upstream: Σ excluded and Σ again.
     pub skipped: i64,
-    /// The part of `skipped` that may count all the same, because a post had no answer.
+    /// What may count all the same, because a post had no answer: whole usages, also where a stop has trimmed them.
     pub unanswered: i64,
     /// What has run and is not sampled yet; less than nothing where sampling went beyond the end.
     pub unsampled: i64,
@@ -25,11 +26,9 @@ impl Span {
         let used = self.sampled_to().since(self.start);
         let skipped = excluded.clone().map(Excluded::duration).sum::<i64>()
             + again.clone().map(Again::duration).sum::<i64>();
-        let unanswered = excluded
-            .filter(|it| it.unanswered)
-            .map(Excluded::duration)
-            .chain(again.filter(|it| it.range.unanswered).map(Again::duration))
-            .sum();
+        let excluded = excluded.filter(|it| it.unanswered).map(|it| it.interval);
+        let again = again.filter(|it| it.range.unanswered).map(Again::left);
+        let unanswered = excluded.chain(again).map(Interval::duration).sum();
         Proof {
             used,
             billed: used - skipped,
@@ -57,7 +56,7 @@ impl Span {
         };
         let excluded: i64 = self.processing.excluded.iter().map(of_range).sum();
         let again = self.processing.again.iter().map(|again| {
-            let way_back = again.range.way_back().filter(|_| again.is_way_back);
+            let way_back = again.way_back_left();
             way_back.map_or_else(|| of_range(&again.range), clip)
         });
         sampled - excluded - again.sum::<i64>()

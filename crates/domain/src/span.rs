@@ -75,9 +75,10 @@ pub struct Span {
 /// How far a span has been sampled, and what stands in the way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Processing {
-    /// Nothing is left to do.
+    /// Nothing is left to do, until an operator sends something again.
     pub complete: bool,
-    /// The interval that was executed, skipped or trimmed last; before the first, one of no length at the start.
+    /// The last step of `sampled_to`: the interval that was executed, skipped or trimmed; before the first, one of no
+    /// length at the start. What is sent again leaves it as it is.
     pub last: Interval,
     /// The interval that is to be executed next, once it is decided.
     pub planned: Option<Planned>,

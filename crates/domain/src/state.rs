@@ -6,7 +6,7 @@ use crate::{Span, Timestamp, named};
 pub enum SpanState {
     /// It has no end yet.
     Open,
-    /// It has an end, and is not sampled up to it yet.
+    /// It has an end, and is not sampled up to it yet, or something of it is sent again.
     Stopped,
     /// It is sampled up to its end.
     Complete,

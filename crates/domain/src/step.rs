@@ -74,7 +74,7 @@ pub fn next_step(span: &Span, now: Timestamp, policy: &Policy) -> Step {
 fn back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
     let mut excluded = span.processing.excluded.iter();
-    if let Some(range) = excluded.find(|it| Excluded::is_trimmed_at(it, sampled_to)) {
+    if let Some(range) = excluded.find(|it| Excluded::is_trimmed_from(it, sampled_to)) {
         return Step::Trim(range.interval.start.max(end));
     }
     let boundary = span.cut_before(sampled_to).or_else(|| {

@@ -56,6 +56,12 @@ impl Excluded {
         let (start, end) = (self.start, self.back_to.unwrap_or(self.end));
         Interval { start, end }
     }
+
+    /// The time of its usages, whatever a late stop took back.
+    pub fn whole(&self) -> Interval {
+        let (start, end) = (self.start, self.end);
+        Interval { start, end }
+    }
 }
 
 /// What a span says about itself, ms.
@@ -66,7 +72,7 @@ pub struct Proof {
     /// `used` without `skipped`.
     pub billed: Millis,
     pub skipped: Millis,
-    /// The part of `skipped` that the upstream may count.
+    /// What the upstream may count of `excluded` and `again`, in whole usages.
     pub unanswered: Millis,
     /// `billed`, less what its ledger says; not in lists.
     #[serde(default)]

@@ -245,15 +245,15 @@ fn check_proof(row: &mut Row, span: &Span) {
     let ranges = || span.excluded.iter().chain(&span.again);
     let skipped: i128 = ranges().map(|it| it.interval().length()).sum();
     let unanswered = ranges().filter(|it| it.unanswered);
-    let unanswered: i128 = unanswered.map(|it| it.interval().length()).sum();
+    let unanswered: Vec<i128> = unanswered.map(|it| it.whole().length()).collect();
     // Where a range is unanswered, its usage may be in the ledger.
-    let difference = proof.difference.filter(|_| unanswered == 0).unwrap_or(0);
+    let difference = proof.difference.filter(|_| unanswered.is_empty());
     for (name, says, is) in [
         ("used", proof.used, used),
         ("skipped", proof.skipped, skipped),
-        ("unanswered", proof.unanswered, unanswered),
+        ("unanswered", proof.unanswered, unanswered.iter().sum()),
         ("billed", proof.billed, used - skipped),
-        ("difference", difference, 0),
+        ("difference", difference.unwrap_or(0), 0),
     ] {
         if i128::from(says) != is {
             let detail = format!("the proof says {name} {says}, the span gives {is}");

@@ -68,7 +68,7 @@ pub struct Amounts {
     pub billed: i128,
     /// Given up by an operator.
     pub skipped: i128,
-    /// The part of `skipped` that the upstream may count, because a post had no answer.
+    /// What the upstream may count of `skipped` and of what a stop has trimmed, because a post had no answer.
     pub unanswered: i128,
     /// Used, and neither billed nor skipped; negative where too much is billed.
     pub difference: i128,
