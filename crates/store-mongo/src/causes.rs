@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use sampler_domain::{Cause, CauseId, Timestamp};
+use sampler_domain::{Cause, CauseId, Id, Timestamp};
 use sampler_store::{CauseQuery, Resumption, StoreError, SuspendedCause};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -17,8 +17,9 @@ use crate::raw::{span_in, written};
 use crate::resolve::without_measures;
 use crate::{MongoStore, index};
 
-/// Causes that are looked at for a list.
+/// Causes of a list, and those that are looked at for it.
 const CAUSES_MAX: usize = 1_000;
+const LOOKED_AT_MAX: usize = 20_000;
 
 /// Commands at once, where there is one for each cause.
 const AT_ONCE: usize = 4;
@@ -90,10 +91,8 @@ pub(crate) async fn causes(
     store: &MongoStore,
     query: &CauseQuery,
 ) -> Result<Vec<SuspendedCause>, StoreError> {
-    let mut causes = store.first_spans(CAUSES_MAX).await?;
-    if let Some(resources) = &query.resources {
-        causes.retain(|it| resources.contains(&it.cause.resource_id));
-    }
+    let resources = query.resources.as_deref();
+    let causes = store.first_spans(CAUSES_MAX, resources).await?;
     let bound = SuspendedCause::COUNT_MAX / causes.len().max(1);
     let counted = stream::iter(causes).map(|cause| store.counted(cause, bound));
     let counted = counted.buffered(AT_ONCE);
@@ -116,10 +115,21 @@ pub(crate) async fn cause(
 }
 
 impl MongoStore {
-    /// The causes, each by the span that has been suspended for it for longest: a step in the index for each.
-    pub(crate) async fn first_spans(&self, limit: usize) -> Result<Vec<SuspendedCause>, CallError> {
+    /// The causes of these resources, or of all, each by the span that has been suspended for it for longest: a step
+    /// in the index for each cause.
+    pub(crate) async fn first_spans(
+        &self,
+        limit: usize,
+        resources: Option<&[Id]>,
+    ) -> Result<Vec<SuspendedCause>, CallError> {
+        let is_of = |cause: &SuspendedCause| {
+            resources.is_none_or(|resources| resources.contains(&cause.cause.resource_id))
+        };
         let (mut causes, mut last) = (Vec::new(), CauseId::from(Uuid::nil()));
-        while causes.len() < limit {
+        for _ in 0..LOOKED_AT_MAX {
+            if causes.len() >= limit {
+                break;
+            }
             let behind = doc! { "$gt": cause_to_bson(last) };
             let Some(raw) = self.first_suspended(behind.into()).await? else {
                 break;
@@ -128,7 +138,7 @@ impl MongoStore {
                 break;
             };
             last = id;
-            causes.extend(self.cause_in(&raw));
+            causes.extend(self.cause_in(&raw).filter(is_of));
         }
         Ok(causes)
     }

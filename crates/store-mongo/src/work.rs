@@ -55,7 +55,7 @@ impl Work for MongoStore {
     }
 
     async fn suspended_causes(&self, limit: usize) -> Result<Vec<CauseId>, StoreError> {
-        let causes = self.first_spans(limit).await?;
+        let causes = self.first_spans(limit, None).await?;
         Ok(causes.into_iter().map(|cause| cause.id).collect())
     }
 

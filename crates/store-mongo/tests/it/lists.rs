@@ -3,8 +3,8 @@
 use bson::oid::ObjectId;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
-use sampler_domain::{Id, SpanState};
-use sampler_store::{Reading, SpanQuery, TargetFilter};
+use sampler_domain::{Id, SUSPENDED_DUE_AT, SpanState};
+use sampler_store::{CauseQuery, Reading, SpanQuery, TargetFilter};
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::at;
 
@@ -181,5 +181,44 @@ async fn nothing_is_told_of_spans_of_other_resources() {
         let (listed, _) = ids(&store, both).await;
         assert!(listed.len() > 250);
         assert_eq!(listed, ids(&store, unlimited).await.0);
+    }
+}
+
+/// A cause is found by its resource, however many causes of others there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn causes_of_one_resource_are_listed_among_many_of_others() {
+    let (store, spans) = store_and_spans("causes").await;
+    let suspended = |number: u16| {
+        let mut cause = vec![7; 16];
+        cause[..2].copy_from_slice(&number.to_be_bytes());
+        let mut span = span(i64::from(number), 0);
+        let target = span.get_document_mut("target").unwrap();
+        target.insert(
+            "resource_id",
+            if number == 1_200 { "mine" } else { "theirs" },
+        );
+        let processing = span.get_document_mut("processing").unwrap();
+        processing.insert(
+            "failure",
+            doc! {
+                "attempts": 2_i64, "refusals": 2_i64, "at": at(0).as_millis(), "status": 400, "error": "no plan",
+                "cause": Binary { subtype: BinarySubtype::Generic, bytes: cause },
+                "suspended_at": at(0).as_millis(),
+            },
+        );
+        let interval = doc! { "start": at(0).as_millis(), "end": at(1).as_millis(), "usage_guid": "u", "planned_at": at(1).as_millis() };
+        processing.insert("planned_interval", interval);
+        processing.insert("due_at", SUSPENDED_DUE_AT.as_millis());
+        span.insert("_id", number.to_string());
+        span
+    };
+    spans.insert_many((1..=1_200).map(suspended)).await.unwrap();
+    for (resource, count) in [(Some("mine"), 1), (Some("none"), 0), (None, 1_000)] {
+        let query = CauseQuery {
+            resources: resource.map(|name| vec![Id::from_store(name)]),
+            limit: 1_000,
+        };
+        let causes = store.causes(&query).await.unwrap();
+        assert_eq!(causes.len(), count, "{resource:?}");
     }
 }
