@@ -119,11 +119,17 @@ impl World {
         }
     }
 
-    /// Where usages are watched, none is set aside any more.
+    /// Where usages are watched, none is set aside any more. One that was never accepted is not watched: it is excluded,
+    /// and goes with its span.
     fn check_set_aside(&self) {
         for usage in self.books.set_aside() {
-            if self.setup.confirms {
-                let guid = &usage.dedup_id;
+            let (guid, facts) = (&usage.dedup_id, self.truth.facts());
+            let span = facts
+                .span_of(guid)
+                .filter(|id| self.store.all().iter().any(|kept| kept.span.id == **id));
+            let is_known = span.is_some() || facts.entries.contains_key(guid);
+            drop(facts);
+            if self.setup.confirms && is_known {
                 self.report_violation(format!("{guid} was set aside, and nobody knows"));
             }
         }
@@ -225,8 +231,10 @@ impl World {
         };
         for one in all.iter().filter(is_incomplete) {
             let halves = one.event.halves();
-            // What came in between may be the stop, sent by itself.
-            if all.iter().any(|other| other.event == halves[0]) {
+            // What came in between may be the stop, sent by itself or by another update with the same id.
+            let is_same_stop =
+                |other: &Sent| other.event != one.event && other.event.halves()[0] == halves[0];
+            if all.iter().any(is_same_stop) {
                 continue;
             }
             let sent = all.iter().filter(|other| other.event == one.event);
