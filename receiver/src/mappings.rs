@@ -1,12 +1,10 @@
 //! Mappings of plans, passed on to Abacus's provisioning service.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
-use percent_encoding::percent_decode_str;
 use sampler_api as api;
 use sampler_domain::Id;
 use sampler_service::problem::Problem;
@@ -86,26 +84,12 @@ fn mapping(given: api::Mapping) -> Result<Mapping, Problem> {
 /// one that a gateway in between would decode to it. Where an id is wrong, that is in `errors`.
 fn segment(name: &str, text: String, errors: &mut Errors) -> Id {
     let id = Id::from_store(text.as_str());
+    let leads_elsewhere = text == "." || text.contains("..") || text.contains(['/', '\\', '%']);
     if text.is_empty() {
         errors.wrong(name, "It is missing or empty.");
-    } else if errors.id(name, text).is_some() && leads_elsewhere(id.as_str()) {
-        let detail = "It must not be \".\", nor contain \"/\", \"\\\" or \"..\".";
+    } else if errors.id(name, text).is_some() && leads_elsewhere {
+        let detail = "It must not be \".\", nor contain \"/\", \"\\\", \"%\" or \"..\".";
         errors.wrong(name, detail);
     }
     id
-}
-
-/// Decoded as often as it takes to leave nothing encoded.
-fn leads_elsewhere(segment: &str) -> bool {
-    let mut text = Cow::Borrowed(segment);
-    loop {
-        if text == "." || text.contains(['/', '\\']) || text.contains("..") {
-            return true;
-        }
-        let decoded = percent_decode_str(&text).decode_utf8_lossy().into_owned();
-        if decoded == text {
-            return false;
-        }
-        text = Cow::Owned(decoded);
-    }
 }

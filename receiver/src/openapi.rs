@@ -1,8 +1,7 @@
 //! The description of the API, as `OpenAPI` 3.1, and the page on which it is read and tried.
 //!
 //! It is made from the handlers: each has its parameters and its answer above itself, and only
-//! described routes are served. The problems and headers of answers are in tables here, as are the addresses beside
-//! the API.
+//! described routes are served. The problems and headers of answers are in tables here.
 
 #![allow(dead_code, reason = "of parameters only the description is used")]
 
@@ -112,18 +111,6 @@ const OWN: &[(&str, &[Problems])] = &[
         &[&[&INVALID_BODY, &NO_SUCH_USAGE, &NOT_RESENDABLE]],
     ),
     ("set_control", &[CONDITIONAL]),
-    ("healthcheck", &[&[&kinds::UNAUTHORIZED, &kinds::UNHEALTHY]]),
-    ("is_ready", &[&[&kinds::UNHEALTHY, &kinds::SHUTTING_DOWN]]),
-    (
-        "metrics",
-        &[&[
-            &kinds::UNAUTHORIZED,
-            &kinds::FORBIDDEN,
-            &kinds::TOKEN_SERVER_UNAVAILABLE,
-            &kinds::INTERNAL,
-        ]],
-    ),
-    ("explain_problem", &[&[&kinds::NOT_FOUND]]),
 ];
 
 /// The headers of answers that are no problems, and the operations that have them.
@@ -171,7 +158,6 @@ const HEADERS: &[(&str, &str, &[&str])] = &[
     ),
     servers((url = ".", description = "This receiver.")),
     components(schemas(api::Problem)),
-    paths(beside::healthcheck, beside::is_alive, beside::is_ready, beside::metrics, beside::describe, beside::docs, beside::explain_problem),
     security(("bearer" = [])),
     modifiers(&Bearer),
     tags(
@@ -179,8 +165,6 @@ const HEADERS: &[(&str, &str, &[&str])] = &[
         (name = "Mappings", description = "Plans of resources, and plans of Abacus."),
         (name = "Reading", description = "Spans, their usages and sums."),
         (name = "Operating", description = "The backlog, suspended spans, and control."),
-        (name = "Health", description = "Whether the program is well. Without a token."),
-        (name = "Documentation", description = "This description. Without a token."),
     ),
 )]
 pub(crate) struct Base;
@@ -196,46 +180,6 @@ impl Modify for Bearer {
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("bearer", SecurityScheme::Http(scheme.build()));
     }
-}
-
-/// Requests that are served beside the API, by routers of their own.
-mod beside {
-    use sampler_api as api;
-
-    #[utoipa::path(get, path = "/healthcheck", tag = "Health", security(()),
-        summary = "Whether the program is well, and what fails",
-        responses((status = 200, description = "Success.", body = api::Healthy)))]
-    fn healthcheck() {}
-
-    #[utoipa::path(get, path = "/healthz/live", tag = "Health", security(()),
-        summary = "Whether the program answers",
-        responses((status = 200, description = "Success.", body = api::Healthy)))]
-    fn is_alive() {}
-
-    #[utoipa::path(get, path = "/healthz/ready", tag = "Health", security(()),
-        summary = "Whether the program takes requests",
-        responses((status = 200, description = "Success.", body = api::Healthy)))]
-    fn is_ready() {}
-
-    #[utoipa::path(get, path = "/metrics", tag = "Health", security(()),
-        summary = "Metrics, in Prometheus's text format",
-        responses((status = 200, description = "Success.", body = String,
-            content_type = "text/plain; version=0.0.4; charset=utf-8")))]
-    fn metrics() {}
-
-    #[utoipa::path(get, path = "/openapi.json", tag = "Documentation", security(()), summary = "This document",
-        responses((status = 200, description = "Success.", body = serde_json::Value, content_type = "application/json")))]
-    fn describe() {}
-
-    #[utoipa::path(get, path = "/docs", tag = "Documentation", security(()),
-        summary = "Leads to this document, to read and to try", responses((status = 303, description = "Success.")))]
-    fn docs() {}
-
-    #[utoipa::path(get, path = "/problems/{name}", tag = "Documentation", security(()),
-        summary = "A type of problem, and what to do about it",
-        params(("name" = String, Path, description = "The last part of the type of a problem document.")),
-        responses((status = 200, description = "Success.", body = String, content_type = "text/plain; charset=utf-8")))]
-    fn explain_problem() {}
 }
 
 /// The page of a list.
@@ -295,16 +239,13 @@ pub(crate) struct IfMatchParams {
 
 /// Adds what the tables say of each operation.
 fn complete(document: &mut Document) {
-    for (path, item) in &mut document.paths.paths {
+    for item in document.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.post, &mut item.put];
         for operation in operations.into_iter().flatten() {
             let id = operation.operation_id.clone().unwrap_or_default();
             add_headers(operation, &id);
             let has_body = operation.request_body.is_some();
-            let shared = [(path.starts_with("/v1/"), ALWAYS), (has_body, WITH_BODY)];
-            let shared = shared
-                .into_iter()
-                .filter_map(|(has, kinds)| has.then_some(kinds));
+            let shared = [ALWAYS].into_iter().chain(has_body.then_some(WITH_BODY));
             let own = OWN.iter().filter(|(of, _)| *of == id);
             let kinds = shared.chain(own.flat_map(|(_, kinds)| *kinds).copied());
             let mut by_status: BTreeMap<String, Vec<&ProblemType>> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! The problems that only a receiver answers. `sampler_service::problem::kinds` has those of both
 //! programs.
 
-use sampler_service::problem::kinds::{NOTHING, RETRY};
+use sampler_service::problem::kinds::RETRY;
 use sampler_service::problem::{self, ProblemType, StatusCode, kinds};
 
 pub use kinds::OVERLOADED;
@@ -20,7 +20,6 @@ sampler_service::problem_types! {
         when: "The body is empty, is not JSON, nests too deeply, contains a number out of range, a \
             member twice (`errors` names it) or more than 50,000 values, cannot be decompressed, or is cut short.",
         provider: "Correct the body. The same body is refused again.",
-        operator: NOTHING,
     }
     INVALID_EVENT {
         slug: "invalid-event",
@@ -29,7 +28,6 @@ sampler_service::problem_types! {
         when: "The body is JSON, but not an event. `errors` names by JSON Pointers each field that is missing \
             or has a wrong value, or alone the first one that is unknown or whose value cannot be read.",
         provider: "Correct the fields in `errors`. The same body is refused again.",
-        operator: NOTHING,
     }
     INVALID_BODY {
         slug: "invalid-body",
@@ -38,7 +36,6 @@ sampler_service::problem_types! {
         when: "The body is JSON, but not what the address expects. `errors` names by JSON Pointers each field \
             that has a wrong value, or alone the first one that is missing, unknown or whose value cannot be read. \
             Nothing was done.",
-        provider: NOTHING,
         operator: "Correct the fields in `errors`.",
     }
     INVALID_QUERY {
@@ -48,7 +45,6 @@ sampler_service::problem_types! {
         when: "Parameters of the query are unknown, given twice or wrong. `errors` names each of them \
             in `parameter`.",
         provider: "Correct the parameters in `errors`.",
-        operator: NOTHING,
     }
     QUERY_TOO_WIDE {
         slug: "query-too-wide",
@@ -58,7 +54,6 @@ sampler_service::problem_types! {
             usages of one window cannot be added up in time. `detail` says which parameters make the \
             query narrow enough.",
         provider: "Add one of the parameters that `detail` names, or ask for less time.",
-        operator: NOTHING,
     }
     NO_SUCH_SPAN {
         slug: "no-such-span",
@@ -68,14 +63,12 @@ sampler_service::problem_types! {
             allow reading its resource.",
         provider: "Compare the id with the `Location` of the start. Ask the operator for the scope, \
             if the span is one of yours.",
-        operator: NOTHING,
     }
     NO_SUCH_CAUSE {
         slug: "no-such-cause",
         status: NOT_FOUND,
         title: "There is no such cause",
         when: "No span is suspended for a cause of this id.",
-        provider: NOTHING,
         operator: "Compare the id with `GET /v1/suspended`.",
     }
     NO_SUCH_USAGE {
@@ -84,7 +77,6 @@ sampler_service::problem_types! {
         title: "There is no such usage",
         when: "No usage with this id waits to be found upstream: it counts, or `SAMPLER_CONFIRM` is off, or there \
             never was one.",
-        provider: NOTHING,
         operator: "Compare the id with `GET /v1/unconfirmed`.",
     }
     REQUEST_TIMEOUT {
@@ -101,7 +93,6 @@ sampler_service::problem_types! {
         title: "The target has been started already",
         when: "A start, or the start of an update, for a target whose usage has started and not stopped.",
         provider: "Stop the usage first. To change a quantity, send an update.",
-        operator: NOTHING,
     }
     ID_TAKEN {
         slug: "id-taken",
@@ -112,7 +103,6 @@ sampler_service::problem_types! {
             differ. The event was not kept; of an update, `detail` says whether its stop was.",
         provider: "Use a new `id` for each event, and the same one only to repeat an event \
             unchanged.",
-        operator: NOTHING,
     }
     NOT_SUSPENDED {
         slug: "not-suspended",
@@ -120,7 +110,6 @@ sampler_service::problem_types! {
         title: "The span is not suspended",
         when: "An operator resumes a span that is not suspended, or skips its usage; or the span is being \
             probed. Workers try such a span by themselves.",
-        provider: NOTHING,
         operator: "Read the span again. No action is needed if it has been resumed.",
     }
     NOTHING_EXCLUDED {
@@ -129,7 +118,6 @@ sampler_service::problem_types! {
         title: "Nothing is excluded there",
         when: "An operator sends again what is excluded, and nothing of the span is excluded within `from` and \
             `to`. An interval is sent again whole, or not at all.",
-        provider: NOTHING,
         operator: "Compare the times with `excluded` of the span. What is in `again` is being sent.",
     }
     NOT_RESENDABLE {
@@ -137,7 +125,6 @@ sampler_service::problem_types! {
         status: CONFLICT,
         title: "The usage cannot be sent again",
         when: "An operator has a usage sent again that is not missing upstream: it may still come to count.",
-        provider: NOTHING,
         operator: "Read `GET /v1/unconfirmed` again. No action is needed if the usage is not in it any more.",
     }
     TOO_MANY_RANGES {
@@ -145,7 +132,6 @@ sampler_service::problem_types! {
         status: CONFLICT,
         title: "Too much of the span is excluded",
         when: "An operator skips what the upstream refuses, and the span has 500 excluded ranges already.",
-        provider: NOTHING,
         operator: "Send some of the excluded ranges again, or resume the span.",
     }
     MAPPING_EXISTS {
@@ -163,7 +149,6 @@ sampler_service::problem_types! {
         title: "It has changed since it was read",
         when: "A change by an operator, with an `If-Match` that names an earlier state. Nothing was \
             done.",
-        provider: NOTHING,
         operator: "Read it again, and send the request with the new `ETag`, if it is still right.",
     }
     PAYLOAD_TOO_LARGE {
@@ -184,7 +169,6 @@ sampler_service::problem_types! {
         when: "The body is of another media type than those in `Accept`, or is not in UTF-8, or is \
             compressed with something other than gzip.",
         provider: "Send one of the media types in `Accept`, as it is or as gzip.",
-        operator: NOTHING,
     }
     NO_OPEN_SPAN {
         slug: "no-open-span",
@@ -193,7 +177,6 @@ sampler_service::problem_types! {
         when: "A stop for a target whose usage has not started, or has stopped already.",
         provider: "Send the start first. If another event has stopped the usage, there is nothing \
             to do.",
-        operator: NOTHING,
     }
     STOP_BEFORE_START {
         slug: "stop-before-start",
@@ -201,7 +184,6 @@ sampler_service::problem_types! {
         title: "The stop is before the start",
         when: "A stop whose timestamp is earlier than that of its start.",
         provider: "Correct the timestamp. It may be equal to that of the start.",
-        operator: NOTHING,
     }
     OVERLAPPING_START {
         slug: "overlapping-start",
@@ -210,7 +192,6 @@ sampler_service::problem_types! {
         when: "A start whose timestamp is earlier than the stop of the previous usage of the same \
             target: the time between would be billed twice.",
         provider: "Correct the timestamp. It may be equal to that of the stop.",
-        operator: NOTHING,
     }
     CUT_USAGE {
         slug: "cut-usage",
@@ -219,7 +200,6 @@ sampler_service::problem_types! {
         when: "`from` and `to` of sums cut the interval of a usage, or the windows are shorter than its interval: \
             the sums would be wrong.",
         provider: "Ask for the times that `detail` names, or for a longer `window`.",
-        operator: NOTHING,
     }
     INVALID_UNTIL {
         slug: "invalid-until",
@@ -227,7 +207,6 @@ sampler_service::problem_types! {
         title: "The span cannot be skipped up to this time",
         when: "An operator skips up to a time that is no boundary of the span's dimension, is not later than \
             where it is sampled to, is after its end or in the future. `errors` says which. Nothing was done.",
-        provider: NOTHING,
         operator: "Choose another `until`, or leave it out to skip the refused interval alone.",
     }
     OUTSIDE_SLACK {
@@ -253,7 +232,6 @@ sampler_service::problem_types! {
         status: PRECONDITION_REQUIRED,
         title: "If-Match is needed",
         when: "A change by an operator without `If-Match`. Nothing was done.",
-        provider: NOTHING,
         operator: "Read what is to be changed, and send its `ETag` as `If-Match`.",
     }
     THROTTLED {
@@ -287,7 +265,6 @@ sampler_service::problem_types! {
         when: "The provisioning service of Abacus currently accepts no further requests. Some of \
             the three mappings may have been made.",
         provider: "Send the mapping again after the seconds in `Retry-After`.",
-        operator: NOTHING,
     }
 }
 

@@ -15,13 +15,9 @@ use crate::parameters::Parameters;
 use crate::reading::Paged;
 use crate::spans::IdPath;
 
-/// Entries that are read at a time where only some of them may be shown, and for one page.
-const CHUNK: usize = 1_000;
+/// Entries that are read for one page where only some of them may be shown, and the bytes of all that are read.
 const WINDOW: usize = 5_000;
-
-/// Bytes of entries that are read at a time or shown on one page, and chunks of these for one page.
-const CHUNK_BYTES: usize = 4 << 20;
-const CHUNKS: usize = 4;
+const WINDOW_BYTES: usize = 8 << 20;
 
 /// About what an entry takes beside its measures.
 const ENTRY_BYTES: usize = 1 << 10;
@@ -83,58 +79,28 @@ impl Receiver {
     ) -> Result<Entries, Problem> {
         // Each entry has the measures of its span.
         let measures = serde_json::to_vec(&span.measures).map_or(0, |bytes| bytes.len());
-        let chunk_max = (CHUNK_BYTES / (ENTRY_BYTES + measures)).max(1);
-        let limit = query.limit.min(chunk_max);
-        let chunk = query.chunk().min(chunk_max);
-        let mut shown: Vec<Entry> = Vec::new();
-        let (mut after, mut read) = (query.after.clone(), 0);
-        while read < WINDOW.min(CHUNKS * chunk_max) {
-            let found = self.chunk_of(grant, span, &query, after, chunk).await?;
-            read += chunk;
-            for entry in found.entries.into_iter().filter(|it| query.matches(it)) {
-                if shown.len() == limit {
-                    let next = shown.last().map(EntryPosition::of);
-                    let entries = shown;
-                    return Ok(Entries { entries, next });
-                }
-                shown.push(entry);
-            }
-            after = found.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        Ok(Entries {
-            entries: shown,
-            next: after,
-        })
-    }
-
-    async fn chunk_of(
-        &self,
-        grant: &Grant,
-        span: &Span,
-        query: &UsageQuery,
-        after: Option<EntryPosition>,
-        chunk: usize,
-    ) -> Result<Entries, Problem> {
-        let (id, target, order) = (span.id.clone(), span.target.clone(), query.order);
-        let entries = self.read_store(grant, |store| async move {
+        let affordable = (WINDOW_BYTES / (ENTRY_BYTES + measures)).max(1);
+        let is_whole = [query.from, query.to, query.accepted_to] == [None; 3];
+        let window = if is_whole { query.limit + 1 } else { WINDOW };
+        let (id, target) = (span.id.clone(), span.target.clone());
+        let (order, after) = (query.order, query.after.clone());
+        let window = window.min(affordable);
+        let read = self.read_store(grant, |store| async move {
             store
-                .usages(&id, &target, order, after.as_ref(), chunk)
+                .usages(&id, &target, order, after.as_ref(), window)
                 .await
         });
-        entries.await
+        let mut page = read.await?;
+        page.entries.retain(|entry| query.matches(entry));
+        if page.entries.len() > query.limit {
+            page.entries.truncate(query.limit);
+            page.next = page.entries.last().map(EntryPosition::of);
+        }
+        Ok(page)
     }
 }
 
 impl UsageQuery {
-    /// How many entries are read at a time.
-    fn chunk(&self) -> usize {
-        let is_whole = [self.from, self.to, self.accepted_to] == [None; 3];
-        if is_whole { self.limit + 1 } else { CHUNK }
-    }
-
     fn matches(&self, entry: &Entry) -> bool {
         let timestamp = entry.interval.midpoint();
         self.from.is_none_or(|from| timestamp >= from)

@@ -10,11 +10,6 @@ use serde_json::Value;
 use crate::description::{Description, has_twin};
 use crate::world::World;
 
-/// Health and metrics have routers of their own, which programs put beside the API.
-fn is_beside(path: &str) -> bool {
-    path.starts_with("/health") || path == "/metrics"
-}
-
 #[tokio::test]
 async fn each_route_is_described_with_its_methods_and_nothing_else_is() {
     let world = World::new();
@@ -22,11 +17,18 @@ async fn each_route_is_described_with_its_methods_and_nothing_else_is() {
     assert_eq!(description.document["openapi"], "3.1.0");
     let operations = description.operations();
     let paths = operations.iter().map(|(_, path)| path.clone());
-    let described: BTreeSet<String> = paths.filter(|path| !is_beside(path)).collect();
+    let described: BTreeSet<String> = paths.collect();
     let is_twin = |path: &String| path.strip_suffix('/').is_some_and(has_twin);
     let served = world.routes().into_iter().filter(|path| !is_twin(path));
-    // What is served for no other reason than to answer 404, and the files of a page.
-    let unspoken = ["/v1/{*rest}", "/docs/{file}"].map(str::to_owned);
+    // What is served for no other reason than to answer 404, and what describes the API.
+    let beside = [
+        "/v1/{*rest}",
+        "/openapi.json",
+        "/docs",
+        "/docs/{file}",
+        "/problems/{name}",
+    ];
+    let unspoken = beside.map(str::to_owned);
     let expected: BTreeSet<String> = described.iter().cloned().chain(unspoken).collect();
     assert_eq!(served.collect::<BTreeSet<_>>(), expected);
     let all = [

@@ -6,8 +6,8 @@ use crate::world::{CAUSE, NOW, SPANS, SUMS, World};
 const ID: &str = "0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52";
 
 /// A cursor of the spans' list, and one of no list that there is.
-const OF_SPANS: &str = "eyJ2ZXJzaW9uIjoxLCJhZnRlciI6eyJzdGFydCI6MSwiaWQiOnsiVGV4dCI6ImEifX19";
-const OF_NUMBERS: &str = "eyJ2ZXJzaW9uIjoxLCJhZnRlciI6MX0";
+const OF_SPANS: &str = "eyJzdGFydCI6MSwiaWQiOnsiVGV4dCI6ImEifX0";
+const OF_NUMBERS: &str = "MQ";
 
 /// Addresses with the parameters that are wrong there.
 #[rustfmt::skip]

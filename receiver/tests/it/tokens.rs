@@ -1,9 +1,8 @@
 //! Whoever should not get in: each attack on the real router, and what becomes of tokens with unknown keys.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa, Trouble};
+use sampler_testkit::uaa::{Discovery, SigningKey, StandInUaa, Trouble};
 use serde_json::{Value, json};
 
 use crate::auth_fixture::{Asked, WRITE, claims, fetched, pace, secured, token};
@@ -96,44 +95,6 @@ async fn who_shows_no_good_token_is_told_so_before_the_body_is_read() {
     assert_eq!(asked.status(), 201, "{asked:?}");
 }
 
-#[tokio::test]
-async fn a_flood_of_unknown_keys_makes_no_flood_of_fetches() {
-    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let pace = pace(Duration::from_hours(1));
-    let world = Arc::new(World::secured(fetched(&uaa, pace), |_| {}));
-    let odd = [
-        "../../etc/passwd",
-        "http://127.0.0.1:1/keys",
-        "\u{0}\n\r\u{202e}",
-        "$ne",
-        "",
-    ];
-    let long = "k".repeat(8_000);
-    let names = (0..300).map(|number| format!("unknown-{number}"));
-    let names = names.chain(odd.map(str::to_owned)).chain([long]);
-    // The keys are known, and were fetched a moment ago.
-    let honest = world.ask_with(&uaa.token(&[WRITE])).await;
-    assert_eq!(honest.status(), 201, "{honest:?}");
-    let key = SigningKey::rsa("unknown").unwrap();
-    let mut asking = Vec::new();
-    for name in names {
-        let forgery = with_header(&key, &json!({ "alg": "RS256", "kid": name }));
-        let world = Arc::clone(&world);
-        asking.push(tokio::spawn(async move {
-            (name, world.ask_with(&forgery).await)
-        }));
-    }
-    for asked in asking {
-        let (name, asked) = asked.await.unwrap();
-        asked.is_turned_away(503, "token-server-unavailable");
-        let is_echoed = !name.is_empty() && asked.answer.text().contains(&name);
-        assert!(!is_echoed, "{name:?} is echoed");
-    }
-    assert_eq!(uaa.asked(Offer::Keys), 1);
-    let honest = world.ask_with(&uaa.token(&[WRITE])).await;
-    assert_eq!(honest.status(), 409, "others are served: {honest:?}");
-}
-
 /// Whether there is such a key by now, nobody can say before the keys may be fetched again: a token that is signed
 /// with a new key is never told that it is wrong.
 #[tokio::test]
@@ -165,22 +126,6 @@ async fn a_token_of_an_unknown_key_waits_for_the_keys_and_is_refused_once_they_l
     assert_eq!(at_any_time.ask_with(&old).await.status(), 409);
     uaa.trouble(None);
     assert_eq!(at_any_time.ask_with(&new).await.status(), 409);
-}
-
-#[tokio::test]
-async fn a_token_server_without_keys_lets_nobody_in_and_says_that_it_is_no_ones_fault() {
-    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    let authenticator = fetched(&uaa, pace(Duration::ZERO));
-    let world = World::secured(authenticator.clone(), |_| {});
-    let token = uaa.token(&[WRITE]);
-    assert_eq!(world.ask_with(&token).await.status(), 201);
-    uaa.withdraw_all_keys();
-    // A token with an unknown key has the keys fetched.
-    for token in [&of_unknown_key("unknown"), &token] {
-        let asked = world.ask_with(token).await;
-        asked.is_turned_away(503, "token-server-unavailable");
-    }
-    assert!(!authenticator.is_ready());
 }
 
 #[tokio::test]

@@ -30,8 +30,8 @@ macro_rules! problem_types {
         status: $status:ident,
         title: $title:literal,
         when: $when:expr,
-        provider: $provider:expr,
-        operator: $operator:expr,
+        $(provider: $provider:expr,)?
+        $(operator: $operator:expr,)?
     })+) => {
         $(
             #[doc = $title]
@@ -40,8 +40,8 @@ macro_rules! problem_types {
                 status: $crate::problem::StatusCode::$status,
                 title: $title,
                 when: $when,
-                provider: $provider,
-                operator: $operator,
+                provider: $crate::problem::kinds::advice(&[$($provider)?]),
+                operator: $crate::problem::kinds::advice(&[$($operator)?]),
             };
         )+
 
@@ -50,8 +50,13 @@ macro_rules! problem_types {
     };
 }
 
-/// For a problem about which there is nothing to do.
-pub const NOTHING: &str = "No action needed.";
+/// The advice that is given, if there is any.
+pub const fn advice(given: &[&'static str]) -> &'static str {
+    match given {
+        [advice] => advice,
+        _ => "No action needed.",
+    }
+}
 
 /// The advice to a resource provider about a temporary problem.
 pub const RETRY: &str = "Send the same event again, with the same `id`, after the seconds in \
@@ -91,7 +96,6 @@ problem_types! {
         title: "The method is not allowed here",
         when: "The resource does not support the method. `Allow` lists the methods it supports.",
         provider: "Use one of the methods in `Allow`.",
-        operator: NOTHING,
     }
     INTERNAL {
         slug: "internal",
@@ -118,7 +122,6 @@ problem_types! {
         title: "The program is unhealthy",
         when: "Only at the health checks: something that the program needs does not work, or it has \
             made no progress for too long. `probes` names it.",
-        provider: NOTHING,
         operator: "Check what `probes` names. The program recovers by itself.",
     }
     OVERLOADED {
@@ -137,7 +140,5 @@ problem_types! {
         title: "The program is shutting down",
         when: "The program has received a signal to stop. Only `/healthz/ready` answers so; events that \
             still reach the program are served.",
-        provider: NOTHING,
-        operator: NOTHING,
     }
 }
