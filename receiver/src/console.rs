@@ -7,7 +7,7 @@ use sampler_console::{Console, Keys, Parts};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::oauth::CodeFlow;
 use sampler_service::security::Authenticator;
-use sampler_settings::ReceiverSettings;
+use sampler_settings::Settings;
 use sampler_steering::Steering;
 use tracing::warn;
 
@@ -16,7 +16,7 @@ const SCOPE: &str = "openid abacus.sampler.read abacus.sampler.admin";
 
 /// The routes of the console, where there is one.
 pub fn routes(
-    settings: &ReceiverSettings,
+    settings: &Settings,
     api: Router,
     authenticator: Authenticator,
     steering: &Arc<Steering>,
@@ -47,7 +47,7 @@ pub fn routes(
 
 /// The sign-in of people, and the keys of their cookies. None if the settings do not suffice.
 fn access(
-    settings: &ReceiverSettings,
+    settings: &Settings,
     random: &dyn Random,
 ) -> anyhow::Result<Option<(Option<CodeFlow>, Keys)>> {
     let (console, security) = (&settings.console, &settings.security);

@@ -59,7 +59,7 @@ use sampler_domain::{ClientId, Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::problem::{self, Problem};
 use sampler_service::security::{Authenticator, Grant};
-use sampler_settings::{Program, ReceiverSettings};
+use sampler_settings::{Of, Program, Settings};
 use sampler_steering::Steering;
 use sampler_store::{Events, Operating, Reading};
 use sampler_upstream::Provisioning;
@@ -72,6 +72,7 @@ use admission::Admission;
 
 /// The receiver on the command line.
 pub const PROGRAM: Program = Program {
+    of: Of::Receiver,
     name: "sampler-receiver",
     about: "Takes start and stop events over HTTP and keeps them as spans.",
     version: env!("CARGO_PKG_VERSION"),
@@ -89,7 +90,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// What a receiver goes by.
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub settings: ReceiverSettings,
+    pub settings: Settings,
     /// How long the server may still execute a write whose outcome is unknown. `Retry-After` is at
     /// least as long.
     pub unknown_for: Duration,
@@ -112,7 +113,7 @@ pub struct Parts {
 
 pub struct Receiver {
     pub parts: Parts,
-    pub settings: ReceiverSettings,
+    pub settings: Settings,
     unknown_for: Duration,
     /// The granularity and the grace, for the first `due_at` of a span and the backlog.
     policy: Policy,

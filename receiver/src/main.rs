@@ -13,7 +13,7 @@ use sampler_service::oauth::NoIssuer;
 use sampler_service::program::{self, Startup};
 use sampler_service::security::Authenticator;
 use sampler_service::telemetry::error_chain;
-use sampler_settings::ReceiverSettings;
+use sampler_settings::Settings;
 use sampler_steering::{DatabaseClock, FOLLOW_INTERVAL};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_upstream::{ClientOptions, Provisioning};
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
 }
 
 /// Sets everything up, then serves HTTP and watches the database until the shutdown.
-async fn run(settings: ReceiverSettings, mut startup: Startup) -> anyhow::Result<()> {
+async fn run(settings: Settings, mut startup: Startup) -> anyhow::Result<()> {
     let database = settings.database.options(PROGRAM.name);
     let options = Options {
         settings: settings.clone(),
@@ -88,7 +88,7 @@ async fn reading_store(
 }
 
 fn parts(
-    settings: &ReceiverSettings,
+    settings: &Settings,
     store: &Arc<MongoStore>,
     reading: Arc<MongoStore>,
     clock: Arc<dyn Clock>,
@@ -180,7 +180,7 @@ async fn watch(watched: &Watched, shutdown: &Shutdown) {
     }
 }
 
-fn provisioning(settings: &ReceiverSettings) -> anyhow::Result<Option<Provisioning>> {
+fn provisioning(settings: &Settings) -> anyhow::Result<Option<Provisioning>> {
     let Some(url) = &settings.provisioning.url else {
         return Ok(None);
     };

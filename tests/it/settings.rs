@@ -4,7 +4,7 @@ use sampler_testkit::program::{RECEIVER, WORKER, binary};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::landscape::{Landscape, PATIENCE};
+use crate::landscape::PATIENCE;
 
 /// How a program ends with these settings alone, and all that it prints. It must end by itself.
 pub(crate) async fn run(
@@ -97,17 +97,5 @@ async fn fault_14_wrong_settings_are_named_at_once_and_exit_64() {
             assert!(text.contains(name), "{name} is not named in:\n{text}");
         }
         assert!(!text.contains("hush"), "{text}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn options_of_the_address_that_do_not_count_are_logged() {
-    let world = Landscape::new("uri_options").await;
-    for launch in [world.receiver(), world.worker()] {
-        let uri = "mongodb://127.0.0.1:1/spans?maxPoolSize=5&w=majority&socketTimeoutMS=1";
-        let program = launch.env("DB_URI", uri).start().await.unwrap();
-        let message = "options in the address of the database do not count";
-        let lines = program.until_logged(message, 1).await;
-        assert_eq!(lines[0]["options"], "maxPoolSize, socketTimeoutMS");
     }
 }

@@ -40,7 +40,7 @@ use std::time::Duration;
 use sampler_domain::{CauseId, RunId, Terms, Timestamp};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::telemetry::error_chain;
-use sampler_settings::WorkerSettings;
+use sampler_settings::Settings;
 use sampler_steering::{DatabaseClock, Steering};
 use sampler_store::{Ledger, Limiter, Operating, Work};
 use sampler_upstream::{Promises, Upstream};
@@ -63,7 +63,7 @@ const SUSPENSION_LOG_INTERVAL: Duration = Duration::from_mins(1);
 pub struct Options {
     /// The name of this worker; no two workers may have the same.
     pub name: String,
-    pub settings: WorkerSettings,
+    pub settings: Settings,
     pub periods: Periods,
 }
 
@@ -86,7 +86,7 @@ pub struct Parts {
 pub struct Worker {
     parts: Parts,
     name: String,
-    settings: WorkerSettings,
+    settings: Settings,
     terms: Terms,
     periods: Periods,
     promises: Promises,

@@ -11,7 +11,7 @@ use sampler_service::health::Health;
 use sampler_service::lifecycle::Shutdown;
 use sampler_service::problem;
 use sampler_service::program::{self, Startup};
-use sampler_settings::{UpstreamKind, WorkerSettings};
+use sampler_settings::{Settings, UpstreamKind};
 use sampler_store_mongo::MongoStore;
 use sampler_upstream::{
     Abacus, ClientOptions, CloudEvents, EventAttributes, HttpCollector, HttpConfirmer, Upstream,
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 }
 
 /// Sets everything up, then serves HTTP and works until the shutdown.
-async fn run(settings: WorkerSettings, mut startup: Startup) -> anyhow::Result<()> {
+async fn run(settings: Settings, mut startup: Startup) -> anyhow::Result<()> {
     let (store, clock) = (Arc::clone(&startup.store), Arc::clone(&startup.clock));
     let shutdown = startup.shutdown.clone();
     let access = settings.security.access(None, Arc::clone(&clock))?;
@@ -91,11 +91,7 @@ async fn work(
     Ok(())
 }
 
-fn worker(
-    settings: &WorkerSettings,
-    upstream: Arc<dyn Upstream>,
-    startup: &mut Startup,
-) -> Arc<Worker> {
+fn worker(settings: &Settings, upstream: Arc<dyn Upstream>, startup: &mut Startup) -> Arc<Worker> {
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let options = Options {
         name: random.uuid_v4().to_string(),
@@ -117,7 +113,7 @@ fn worker(
 }
 
 /// What takes the usages.
-fn connect(settings: &WorkerSettings) -> anyhow::Result<Arc<dyn Upstream>> {
+fn connect(settings: &Settings) -> anyhow::Result<Arc<dyn Upstream>> {
     let (_, url) = settings.destination();
     let url = url.context("the address of the upstream was checked")?;
     let upstream = &settings.upstream;
@@ -132,7 +128,7 @@ fn connect(settings: &WorkerSettings) -> anyhow::Result<Arc<dyn Upstream>> {
         }
         UpstreamKind::CloudEvents => {
             let mut options = client_options(settings, url, CLOUD_EVENTS_SCOPE)?;
-            let token = upstream.token.as_ref().map(|token| &token.0);
+            let token = upstream.token.as_ref();
             if token.is_some() {
                 options.tokens = None;
             }
@@ -147,7 +143,7 @@ fn connect(settings: &WorkerSettings) -> anyhow::Result<Arc<dyn Upstream>> {
 
 /// An address and the terms of a call, with tokens of this scope.
 fn client_options(
-    settings: &WorkerSettings,
+    settings: &Settings,
     url: &Url,
     scope: &'static str,
 ) -> anyhow::Result<ClientOptions> {

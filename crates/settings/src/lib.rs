@@ -1,38 +1,141 @@
 //! The settings of the two programs.
 //!
-//! A setting is declared once, in a group, by the macro [`settings!`](table): its name, its type, its
-//! default, its range and its description stand in one place. The code that uses a setting gets its whole
-//! group. [`ReceiverSettings`] and [`WorkerSettings`] are lists of groups.
+//! A setting is declared once ([`settings`]): its name, its type, its default, its range and its description stand in
+//! one place. The code that uses a setting gets its whole group.
 //!
 //! Settings come from the environment, over a TOML file ([`load()`]). All mistakes are named at once:
-//! values that are wrong alone (`value.rs`), and those that contradict each other (`check` of a group or of
-//! a program). The program then ends with exit code 64.
+//! values that are wrong alone (`value.rs`), and those that contradict each other (`check.rs`). The program then ends
+//! with exit code 64.
 
-mod common;
-mod database;
+mod check;
 mod load;
-mod program;
-mod reader;
-pub mod receiver;
-mod sampling;
 mod security;
+mod settings;
 mod table;
-mod upstream;
 mod value;
-pub mod worker;
 
 use std::time::Duration;
 
-pub use common::{HttpSettings, LogSettings, TraceSettings};
-pub use database::{DatabaseSettings, DatabaseUri};
-pub use load::Variables;
-pub use program::{EarlyExit, Program, help, load, start};
-pub use receiver::ReceiverSettings;
-pub use sampling::{MonthSettings, SamplingSettings, SlackSettings};
-pub use security::SecuritySettings;
-pub use table::{Common, Setting, Settings};
-pub use upstream::{Horizon, UpstreamKind, UpstreamSettings};
-pub use worker::{DistressSettings, LedgerRetention, WorkerSettings};
+use sampler_domain::{
+    Backoff, Bounds, Contract, Granularities, Granularity, Memory, Policy, Slack, Units,
+};
+use sampler_store_mongo::MongoOptions;
+use secrecy::ExposeSecret;
+use url::Url;
+
+pub use load::{EarlyExit, Program, Variables, help, load, start};
+pub use settings::*;
+pub use table::{Of, Setting};
+pub use value::{Horizon, LedgerRetention, UpstreamKind};
+
+use table::Reader;
+
+/// How long the driver looks for a suitable server.
+const SERVER_SELECTION_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a span waits after the first failed post of its usage.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+
+impl Settings {
+    /// The defaults of the receiver.
+    pub fn receiver() -> Self {
+        Self::read(&mut Reader::new(Of::Receiver))
+    }
+
+    /// The defaults of the worker.
+    pub fn worker() -> Self {
+        Self::read(&mut Reader::new(Of::Worker))
+    }
+
+    /// The address that takes the usages, with the name of its setting.
+    pub fn destination(&self) -> (&'static str, Option<&Url>) {
+        match self.upstream.kind {
+            UpstreamKind::Abacus => ("COLLECTOR_URL", self.delivery.collector_url.as_ref()),
+            UpstreamKind::CloudEvents => {
+                let url = self.upstream.url.as_ref().map(|url| &url.0);
+                ("SAMPLER_UPSTREAM_URL", url)
+            }
+        }
+    }
+
+    /// How long the upstream recognises a repeat.
+    pub fn contract(&self) -> Contract {
+        match self.upstream.horizon {
+            Some(Horizon::For(horizon)) => Contract::Forgets(Memory {
+                horizon: millis(horizon),
+                settles: millis(self.upstream.settles),
+                post_timeout: millis(self.delivery.timeout),
+            }),
+            Some(Horizon::Forever) | None => Contract::Forever,
+        }
+    }
+}
+
+impl DatabaseSettings {
+    /// The options of the driver. `app_name` is the program's name in the server's logs.
+    pub fn options(&self, app_name: &str) -> MongoOptions {
+        MongoOptions {
+            uri: self.uri.address.expose_secret().to_owned(),
+            database: self.uri.database.clone(),
+            collection: self.collection.clone(),
+            pool_size: self.pool_size,
+            server_selection_timeout: SERVER_SELECTION_TIMEOUT,
+            operation_timeout: self.operation_timeout,
+            app_name: app_name.to_owned(),
+        }
+    }
+}
+
+impl SamplingSettings {
+    /// The policy of the domain. Without a granularity it is the minute: the finest one makes no span due
+    /// too late.
+    pub fn policy(&self) -> Policy {
+        let default = self.dimension.unwrap_or(Granularity::Minute);
+        let overrides = self.dimension_overrides.clone().unwrap_or_default();
+        Policy {
+            granularities: Granularities::new(default, overrides)
+                .expect("duplicate overrides are refused when they are read"),
+            stop_grace: millis(self.stop_grace),
+        }
+    }
+}
+
+impl SlackSettings {
+    /// The slack of the domain.
+    pub fn slack(&self) -> Slack {
+        Slack {
+            past: millis(self.past),
+            future: millis(self.future),
+        }
+    }
+}
+
+impl ReadingSettings {
+    /// The units of measures; none where they are not set.
+    pub fn units(&self) -> Units {
+        self.units.clone().unwrap_or_default()
+    }
+}
+
+impl DeliverySettings {
+    /// How long spans wait after failures.
+    pub fn backoff(&self) -> Backoff {
+        Backoff {
+            first: millis(RETRY_FIRST),
+            limit: millis(self.retry_limit),
+        }
+    }
+}
+
+impl DistressSettings {
+    /// The bounds of the time of a commit, s.
+    pub fn commit(&self) -> Bounds {
+        Bounds {
+            upper: self.commit_upper.as_secs_f64(),
+            lower: self.commit_lower.as_secs_f64(),
+        }
+    }
+}
 
 /// Whole milliseconds; no setting takes more than fit.
 pub fn millis(duration: Duration) -> i64 {

@@ -1,11 +1,17 @@
-//! Where settings come from: the environment, over a TOML file; and the database that the platform has bound.
+//! Where settings come from: the environment, over a TOML file, and the database that the platform has bound. And a
+//! program on the command line: it starts with its settings, or prints something and ends.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::ExitCode;
 
+use sampler_service::lifecycle::EXIT_SETTINGS;
+use sampler_service::program::{Options, Ports, Startup, run};
+use sampler_service::telemetry::LogOptions;
 use serde::Deserialize;
 
-use crate::reader::Reader;
-use crate::{ReceiverSettings, Settings, WorkerSettings};
+use crate::Settings;
+use crate::table::{Of, Reader, Setting};
 
 /// The variable that names the file.
 const FILE: &str = "SAMPLER_CONFIG_FILE";
@@ -17,34 +23,173 @@ const SERVICES_FILE: &str = "VCAP_SERVICES_FILE_PATH";
 /// The beginning of the variables that only Sampler has.
 const PREFIX: &str = "SAMPLER_";
 
+/// What any program prints if it is asked to.
+const USUAL: &str =
+    "  --check-config   Checks the settings, and prints every mistake or what will be used
+  --help-settings  Prints all settings as a table in Markdown
+  --help           Prints this
+  --version        Prints the version
+";
+
 /// The variables of an environment. An empty one counts as not set.
 pub type Variables = BTreeMap<String, String>;
 
-/// A variable that is not UTF-8 has marks in place of what is not: no setting takes those.
-pub(crate) fn of_this_process() -> Variables {
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    pub of: Of,
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Its purpose, in one sentence.
+    pub about: &'static str,
+    pub version: &'static str,
+    pub printouts: &'static [Printout],
+}
+
+/// A flag, and the document in Markdown that a program prints if it is called with it.
+pub(crate) type Printout = (&'static str, fn() -> String);
+
+/// The end of a program that does not start: an exit code, and a text, for the standard output where the code is 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlyExit {
+    pub code: u8,
+    pub text: String,
+}
+
+/// Reads the settings of a program and starts it with them.
+pub fn start<B, F>(program: &'static Program, body: B) -> ExitCode
+where
+    B: FnOnce(Settings, Startup) -> F + Send + 'static,
+    F: Future<Output = anyhow::Result<()>> + Send,
+{
+    // A variable that is not UTF-8 has marks in place of what is not: no setting takes those.
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-    let variables = std::env::vars_os();
-    variables
-        .map(|(name, value)| (text(name), text(value)))
-        .collect()
+    let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
+    let variables: Variables = variables.collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match load(program, &arguments, &variables) {
+        Ok(settings) => run(options(program, &settings), move |startup| {
+            settings.announce(&variables);
+            body(settings, startup)
+        }),
+        Err(EarlyExit { code: 0, text }) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(EarlyExit { code, text }) => {
+            eprint!("{text}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// What a program starts with.
+fn options(program: &Program, settings: &Settings) -> Options {
+    Options {
+        name: program.name,
+        version: program.version,
+        log: LogOptions {
+            format: settings.log.format,
+            level: settings.log.level.clone(),
+        },
+        traces: settings.traces.endpoint.clone(),
+        database: settings.database.options(program.name),
+        ports: Ports {
+            port: settings.http.port,
+            metrics: settings.http.metrics_port,
+            host: settings.http.host.clone(),
+            is_open: !settings.security.secured,
+        },
+    }
+}
+
+/// Reads the settings of a program from its environment. `arguments` are those behind its name.
+///
+/// # Errors
+/// If the program must not start: an argument asks for a document, or there are mistakes.
+pub fn load(
+    program: &Program,
+    arguments: &[String],
+    variables: &Variables,
+) -> Result<Settings, EarlyExit> {
+    let ends = |code, text| Err(EarlyExit { code, text });
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let is_check = match arguments.as_slice() {
+        [] => false,
+        ["--check-config"] => true,
+        ["--help" | "-h"] => return ends(0, usage(program)),
+        ["--version" | "-V"] => return ends(0, format!("{} {}\n", program.name, program.version)),
+        ["--help-settings"] => return ends(0, help(program.of)),
+        other => match program.printouts.iter().find(|own| *other == [own.0]) {
+            Some((_, document)) => return ends(0, document()),
+            None => return ends(EXIT_SETTINGS, usage(program)),
+        },
+    };
+    let mut reader = gather(program.of, variables);
+    let settings = Settings::read(&mut reader);
+    settings.check(program.of, &mut reader);
+    let name = program.name;
+    if !reader.mistakes.is_empty() {
+        let mistakes = reader.mistakes.join("\n  ");
+        let text = format!("{name} does not start. Mistakes in the settings:\n  {mistakes}\n");
+        return ends(EXIT_SETTINGS, text);
+    }
+    if is_check {
+        let mut text = format!("{name}: the settings are fine\n");
+        for setting in of_program(program.of) {
+            let _ = writeln!(text, "  {} = {}", setting.name, reader.shown(setting));
+        }
+        return ends(0, text);
+    }
+    Ok(settings)
+}
+
+fn of_program(program: Of) -> impl Iterator<Item = &'static Setting> {
+    Settings::TABLE
+        .iter()
+        .filter(move |setting| setting.is_of(program))
+}
+
+fn usage(program: &Program) -> String {
+    let Program { name, about, .. } = program;
+    let mut text = format!("{about}\n\nUsage: {name} [OPTION]\n\n");
+    for (flag, _) in program.printouts {
+        let _ = writeln!(text, "  {flag}");
+    }
+    text + USUAL
+}
+
+/// All settings of a program as a table in Markdown.
+pub fn help(program: Of) -> String {
+    let mut text = "| Setting | Default | What it is |\n| --- | --- | --- |\n".to_owned();
+    for setting in of_program(program) {
+        let default = setting.default_of(program).map(|it| format!("`{it}`"));
+        let default = default.unwrap_or_else(|| "none".to_owned());
+        let secret = if setting.is_secret {
+            " Secret: never shown."
+        } else {
+            ""
+        };
+        let what = format!("{}{secret} Takes {}.", setting.doc, setting.expected());
+        let what = what.replace('|', r"\|");
+        let _ = writeln!(text, "| `{}` | {default} | {what} |", setting.name);
+    }
+    text
 }
 
 /// Takes the texts of all settings of a program from their sources.
-pub(crate) fn gather<S: Settings>(variables: &Variables) -> Reader {
-    let mut reader = Reader::of_defaults(S::GROUPS, S::DEFAULTS);
+fn gather(program: Of, variables: &Variables) -> Reader {
+    let mut reader = Reader::new(program);
     let set = |name: &str| variables.get(name).filter(|text| !text.is_empty());
     if let Some(path) = set(FILE) {
-        match read_file(path).and_then(|text| values_of(&text)) {
+        match read_file(FILE, path).and_then(|text| values_of(path, &text)) {
             Ok(values) => take(&mut reader, &values, &format!("in {path}"), |_| true),
-            Err(why) => reader.complain(format!("{FILE}: the file {path} {why}")),
+            Err(mistake) => reader.complain(mistake),
         }
     }
     let is_ours = |name: &str| name.starts_with(PREFIX) && name != FILE;
     take(&mut reader, variables, "in the environment", is_ours);
     let wanted: Option<String> = reader.value("SAMPLER_DB_SERVICE");
-    let of_file = set(SERVICES_FILE).map(|path| {
-        read_file(path).map_err(|why| format!("{SERVICES_FILE}: the file {path} {why}"))
-    });
+    let of_file = set(SERVICES_FILE).map(|path| read_file(SERVICES_FILE, path));
     let services = [set(SERVICES).cloned().map(Ok), of_file];
     let services: Result<Vec<String>, String> = services.into_iter().flatten().collect();
     // A binding overrides the setting, because each has new credentials.
@@ -58,13 +203,15 @@ pub(crate) fn gather<S: Settings>(variables: &Variables) -> Reader {
 /// Sets what is known, and complains of what is not, where it must be a setting. One manifest can serve both
 /// programs, so settings of the other one are known.
 fn take(reader: &mut Reader, values: &Variables, place: &str, must_be: impl Fn(&str) -> bool) {
-    let groups = [ReceiverSettings::GROUPS, WorkerSettings::GROUPS].concat();
-    let known: Vec<&str> = groups.into_iter().flatten().map(|it| it.name).collect();
+    let known = || Settings::TABLE.iter().map(|setting| setting.name);
+    let rest = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
     for (name, text) in values.iter().filter(|(_, text)| !text.is_empty()) {
-        if known.contains(&name.as_str()) {
+        if known().any(|known| known == name) {
             reader.set(name, text);
         } else if must_be(name) {
-            let nearest = nearest(name, &known);
+            let nearest =
+                known().min_by_key(|known| strsim::osa_distance(&rest(name), &rest(known)));
+            let nearest = nearest.expect("there are settings");
             reader.complain(format!(
                 "{name} {place} is an unknown setting; did you mean {nearest}?"
             ));
@@ -72,38 +219,26 @@ fn take(reader: &mut Reader, values: &Variables, place: &str, must_be: impl Fn(&
     }
 }
 
-/// The known name that is most like this one.
-fn nearest<'k>(name: &str, known: &[&'k str]) -> &'k str {
-    let rest = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
-    let distance = |known: &&&str| strsim::osa_distance(&rest(name), &rest(known));
-    known
-        .iter()
-        .min_by_key(distance)
-        .expect("there are settings")
-}
-
 /// The text of a file, or why there is none, without any of it.
-fn read_file(path: &str) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))
+fn read_file(variable: &str, path: &str) -> Result<String, String> {
+    let text = std::fs::read_to_string(path);
+    text.map_err(|error| format!("{variable}: the file {path} cannot be read: {error}"))
 }
 
 /// The values of a file, by their names in the environment. A mistake repeats nothing of the file: any line
 /// may hold a secret.
-fn values_of(text: &str) -> Result<Variables, String> {
+fn values_of(path: &str, text: &str) -> Result<Variables, String> {
     let table: toml::Table = toml::from_str(text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = before.unwrap_or_default().matches('\n').count() + 1;
-        format!("is not valid TOML in line {line}")
+        format!("{FILE}: the file {path} is not valid TOML in line {line}")
     })?;
-    let values = table.into_iter().map(|(name, value)| {
-        let text = match value {
-            toml::Value::String(text) => text,
-            toml::Value::Array(_) | toml::Value::Table(_) => {
-                return Err(format!("has several values for {name}"));
-            }
-            other => other.to_string(),
-        };
-        Ok((name.to_ascii_uppercase(), text))
+    let values = table.into_iter().map(|(name, value)| match value {
+        toml::Value::String(text) => Ok((name.to_ascii_uppercase(), text)),
+        toml::Value::Array(_) | toml::Value::Table(_) => Err(format!(
+            "{FILE}: the file {path} has several values for {name}"
+        )),
+        other => Ok((name.to_ascii_uppercase(), other.to_string())),
     });
     values.collect()
 }
@@ -125,9 +260,9 @@ impl Service {
         is_mongodb.then_some(uri)
     }
 
-    fn is_called(&self, wanted: &str) -> bool {
-        let names = [&self.name, &self.binding_name];
-        names.into_iter().flatten().any(|name| name == wanted)
+    /// Its names; the last one is that by which it is told.
+    fn names(&self) -> impl Iterator<Item = &String> {
+        self.name.iter().chain(&self.binding_name)
     }
 }
 
@@ -143,11 +278,9 @@ fn bound(services: &[String], wanted: Option<&str>) -> Result<Option<String>, St
     databases.retain(|service| service.uri().is_some());
     // The platform may present one binding in both ways.
     databases.dedup_by(|later, earlier| later.uri() == earlier.uri());
-    let names = databases
-        .iter()
-        .map(|it| it.binding_name.as_ref().or(it.name.as_ref()));
-    let names: Vec<String> = names.flatten().map(|name| format!("'{name}'")).collect();
-    databases.retain(|it| wanted.is_none_or(|wanted| it.is_called(wanted)));
+    let names = databases.iter().filter_map(|it| it.names().last());
+    let names: Vec<String> = names.map(|name| format!("'{name}'")).collect();
+    databases.retain(|it| wanted.is_none_or(|wanted| it.names().any(|name| name == wanted)));
     match (databases.as_slice(), wanted) {
         ([one], _) => Ok(one.uri().map(str::to_owned)),
         ([], None) => Ok(None),

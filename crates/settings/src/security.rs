@@ -1,26 +1,21 @@
-//! The settings for the callers of a program and for its own credentials, and the one place that refuses
-//! settings that could not be honoured.
+//! The parts that check callers, and that get tokens, as the settings say; and warnings of what is weak.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use sampler_service::environment::Clock;
-use sampler_service::oauth::discovery::is_private;
-use sampler_service::oauth::http::TlsError;
-use sampler_service::oauth::keys::{is_shared, shared_key_len};
+use sampler_service::oauth::http::{TlsError, client};
 use sampler_service::oauth::{
-    Algorithm, Audiences, CaBundle, Client, ClientCredentials, CodeFlow, Discoverer, HttpOptions,
-    Issuer, Keyring, Keys, Pace, Policy, TokenServer,
+    Algorithm, Audiences, Client, ClientCredentials, CodeFlow, Discoverer, HttpOptions, Issuer,
+    Keyring, Keys, Pace, Policy, TokenServer,
 };
 use sampler_service::security::{Access, Authenticator};
 use secrecy::{ExposeSecret, SecretString};
 use tracing::warn;
 use url::Url;
 
-use crate::load::Variables;
-use crate::reader::Reader;
-use crate::table::settings;
+use crate::{SecuritySettings, Settings, UpstreamKind, Variables};
 
 /// How long one request to the token server may take.
 const TOKEN_SERVER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,129 +23,23 @@ const TOKEN_SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Variables by which the HTTP client finds a proxy, as curl and Node.js programs do; also in lower case.
 const PROXIES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
 
-settings! {
-    /// The checks of callers, and the credentials of the program itself.
-    pub struct SecuritySettings {
-        /// Whether requests need a token, and requests to the upstream and to Abacus carry one.
-        secured: bool = "SECURED", "false";
-        /// Whether GET /healthcheck needs a token, with the scope abacus.system.read or one of Sampler. The default
-        /// is the value of SECURED.
-        healthcheck_secured: Option<bool> = "HEALTHCHECK_SECURED";
-        /// Whether to trust any server certificate. Not for production.
-        skip_ssl_validation: bool = "SKIP_SSL_VALIDATION", "false";
-        /// The Cloud Foundry API that names the token server.
-        auth_server: Option<Url> = "AUTH_SERVER";
-        /// The Cloud Foundry API; used if AUTH_SERVER is not set.
-        api: Option<Url> = "API";
-        /// The OAuth client of this program, for its own requests to the upstream and to Abacus.
-        client_id: Option<String> = "CLIENT_ID";
-        /// The secret of the client.
-        client_secret: Option<SecretString> = "CLIENT_SECRET";
-        /// The key that checks tokens: a shared key for HS256, HS384 and HS512 (at least 32, 48 or 64 bytes), a public
-        /// key as PEM for the others. Without it, the keys of the token server are fetched.
-        jwt_key: Option<SecretString> = "JWTKEY";
-        /// The only algorithm that tokens may be signed with. The default is HS256 with JWTKEY, and RS256 with fetched
-        /// keys. Fetched keys are never shared keys.
-        jwt_algorithm: Option<Algorithm> = "JWTALGO";
-        /// The token server, if it is not the UAA of a Cloud Foundry: an issuer that serves
-        /// /.well-known/openid-configuration. It overrides AUTH_SERVER.
-        oidc_issuer: Option<Url> = "SAMPLER_OIDC_ISSUER";
-        /// The issuer (iss) that tokens must name. The default is SAMPLER_OIDC_ISSUER, if it is set. With keys of a UAA,
-        /// the default is the issuer in its /.well-known/openid-configuration.
-        token_issuer: Option<String> = "SAMPLER_TOKEN_ISSUER";
-        /// The accepted audiences (aud) of tokens, separated by commas; a token needs one of them. A final * matches any
-        /// longer audience. For a UAA, set abacus.sampler,abacus.sampler.* here.
-        token_audience: Option<Audiences> = "SAMPLER_TOKEN_AUDIENCE";
-        /// The scope that this program's client requests, in place of those of a Cloud Foundry's UAA: Entra asks for
-        /// one that ends in /.default.
-        client_scope: Option<String> = "SAMPLER_CLIENT_SCOPE";
-        /// The audience that this program's client requests, for token servers such as Auth0 that ask for one.
-        client_audience: Option<String> = "SAMPLER_CLIENT_AUDIENCE";
-        /// A PEM file with certificate authorities to trust for HTTPS, in addition to those of the system. It is read at
-        /// the start. For the database, use tlsCAFile in DB_URI.
-        ca_file: Option<CaBundle> = "SAMPLER_CA_FILE";
-    }
-}
-
 impl SecuritySettings {
-    /// Refuses tokens that could not be checked, and credentials that others could read.
-    pub(crate) fn check(&self, reader: &mut Reader) {
-        if let Some((server, setting)) = self.token_server_and_setting()
-            && self.secured
-            && !is_private(server.address())
-        {
-            reader.reject(setting, "an address with https, because SECURED is true");
-        }
-        if self.secured || self.is_healthcheck_secured() {
-            self.check_keys(reader);
-        }
-    }
-
     /// Whether the health check needs a token. As the original has it: its manifests say `SECURED` alone.
     pub fn is_healthcheck_secured(&self) -> bool {
         self.healthcheck_secured.unwrap_or(self.secured)
     }
 
-    /// Refuses settings without a key that could distinguish a good token from a bad one. A program that
-    /// is set to be secure but is not must not run: better no billing than billing that anyone can write to.
-    fn check_keys(&self, reader: &mut Reader) {
-        let algorithm = self.algorithm();
-        let Some(key) = self.jwt_key.as_ref().map(ExposeSecret::expose_secret) else {
-            if self.token_server().is_none() {
-                let expected = "a key, or AUTH_SERVER, API or SAMPLER_OIDC_ISSUER to fetch keys from: where SECURED or \
-                                HEALTHCHECK_SECURED is true, tokens are checked";
-                reader.reject("JWTKEY", expected);
-            } else if is_shared(algorithm) {
-                let expected = "RS256, RS384, RS512 or ES256 where JWTKEY is not set: fetched keys are never shared ones";
-                reader.reject("JWTALGO", expected);
-            }
-            return;
-        };
-        if let Err(error) = Keys::configured(key, algorithm) {
-            reader.reject("JWTKEY", &format!("a key for {algorithm:?}: {error}"));
-        } else if key.len() < shared_key_len(algorithm) {
-            let length = shared_key_len(algorithm);
-            let expected = format!(
-                "a shared key of at least {length} bytes for {algorithm:?} (RFC 7518, section 3.2): a shorter one may be \
-                 guessed"
-            );
-            reader.reject("JWTKEY", &expected);
-        }
-    }
-
-    /// For a program that calls others: refuses `SECURED=true` where it could not get a token.
-    pub(crate) fn require_client(&self, reader: &mut Reader) {
-        let expected = "a value, because SECURED is true and other systems are called with a token";
-        for (name, is_set) in [
-            ("CLIENT_ID", self.client_id.is_some()),
-            ("CLIENT_SECRET", self.client_secret.is_some()),
-            ("AUTH_SERVER", self.token_server().is_some()),
-        ] {
-            if self.secured && !is_set {
-                reader.reject(name, expected);
-            }
-        }
-    }
-
-    /// Where tokens come from, if that is known.
-    pub fn token_server(&self) -> Option<TokenServer> {
-        self.token_server_and_setting().map(|(server, _)| server)
-    }
-
-    fn token_server_and_setting(&self) -> Option<(TokenServer, &'static str)> {
+    /// Where tokens come from, if that is known, with the name of its setting.
+    pub(crate) fn token_server(&self) -> Option<(&'static str, TokenServer)> {
+        let of_uaa = |url: &Option<Url>| url.clone().map(TokenServer::CloudFoundry);
         let oidc = self.oidc_issuer.clone().map(TokenServer::Oidc);
-        let of = |url: &Option<Url>| url.clone().map(TokenServer::CloudFoundry);
-        [
-            (oidc, "SAMPLER_OIDC_ISSUER"),
-            (of(&self.auth_server), "AUTH_SERVER"),
-            (of(&self.api), "API"),
-        ]
-        .into_iter()
-        .find_map(|(server, setting)| Some((server?, setting)))
+        let oidc = oidc.map(|it| ("SAMPLER_OIDC_ISSUER", it));
+        oidc.or_else(|| of_uaa(&self.auth_server).map(|it| ("AUTH_SERVER", it)))
+            .or_else(|| of_uaa(&self.api).map(|it| ("API", it)))
     }
 
     /// The one algorithm that tokens may be signed with.
-    pub fn algorithm(&self) -> Algorithm {
+    pub(crate) fn algorithm(&self) -> Algorithm {
         let usual = match self.jwt_key {
             Some(_) => Algorithm::HS256,
             None => Algorithm::RS256,
@@ -159,7 +48,7 @@ impl SecuritySettings {
     }
 
     /// The issuer that tokens must name, where that is configured.
-    pub fn issuer(&self) -> Option<String> {
+    fn issuer(&self) -> Option<String> {
         let of_oidc = self.oidc_issuer.as_ref().map(Url::to_string);
         self.token_issuer.clone().or(of_oidc)
     }
@@ -167,7 +56,7 @@ impl SecuritySettings {
     /// What identifies this installation: the issuer of the tokens that it accepts, and their audiences.
     pub fn installation(&self) -> [String; 2] {
         let server = self.token_server();
-        let address = server.map(|server| server.address().to_string());
+        let address = server.map(|(_, server)| server.address().to_string());
         let audiences = self.token_audience.as_ref().map(Audiences::to_string);
         [
             self.issuer().or(address).unwrap_or_default(),
@@ -185,12 +74,11 @@ impl SecuritySettings {
     }
 
     /// Finds the token server; none where it is not known.
-    pub fn discoverer(&self) -> Result<Option<Discoverer>, TlsError> {
-        let Some(server) = self.token_server() else {
+    fn discoverer(&self) -> Result<Option<Discoverer>, TlsError> {
+        let Some((_, server)) = self.token_server() else {
             return Ok(None);
         };
-        let client =
-            sampler_service::oauth::http::client(&self.http_options(TOKEN_SERVER_TIMEOUT))?;
+        let client = client(&self.http_options(TOKEN_SERVER_TIMEOUT))?;
         let discoverer = Discoverer::new(server, client)
             .allow_http(!self.secured)
             .of_issuer(self.token_issuer.clone());
@@ -301,42 +189,45 @@ impl SecuritySettings {
         };
         Ok(Authenticator::bearer(keyring, policy, clock))
     }
+}
 
-    /// Logs each weakness. `called` is the address that is called with tokens, with the name of its setting.
-    pub(crate) fn announce(&self, called: Option<&(&str, Url)>, variables: &Variables) {
-        if self.skip_ssl_validation {
+impl Settings {
+    /// Logs what a person should check, once the log is there: each weakness. `variables` are those of the environment.
+    pub fn announce(&self, variables: &Variables) {
+        let security = &self.security;
+        let is_http = |url: &Url| url.scheme() == "http";
+        if security.skip_ssl_validation {
             warn!(
                 code = "security.certificates_unchecked",
                 "SKIP_SSL_VALIDATION is true: certificates of the upstream and of UAA are not checked"
             );
         }
-        let is_http = |url: &Url| url.scheme() == "http";
-        if let Some((_, setting)) = self
-            .token_server_and_setting()
-            .filter(|(server, _)| is_http(server.address()))
+        if let Some((setting, server)) = security.token_server()
+            && is_http(server.address())
         {
             warn!(
                 code = "security.token_server_http",
                 setting, "the token server is called over http: credentials can be read on the way"
             );
         }
-        if let Some((setting, _)) = called.filter(|(_, url)| is_http(url)) {
-            warn!(
-                code = "security.abacus_http",
-                setting, "the upstream is called over http: tokens can be read on the way"
-            );
+        for (setting, url) in self.called_with_tokens() {
+            if is_http(url) {
+                warn!(
+                    code = "security.abacus_http",
+                    setting, "the upstream is called over http: tokens can be read on the way"
+                );
+            }
         }
-        if self.secured && self.jwt_key.is_some() && self.issuer().is_none() {
+        if security.secured && security.jwt_key.is_some() && security.issuer().is_none() {
             warn!(
                 code = "security.issuer_unbound",
                 "JWTKEY is set without SAMPLER_TOKEN_ISSUER: tokens of any issuer are accepted"
             );
         }
         let is_proxy = |name: &str| PROXIES.contains(&name.to_ascii_uppercase().as_str());
-        let set = variables
-            .iter()
-            .filter(|(name, value)| is_proxy(name) && !value.is_empty());
-        let names: Vec<&str> = set.map(|(name, _)| name.as_str()).collect();
+        let set = variables.iter().filter(|(_, value)| !value.is_empty());
+        let names = set.map(|(name, _)| name.as_str());
+        let names: Vec<&str> = names.filter(|name| is_proxy(name)).collect();
         if !names.is_empty() {
             warn!(
                 code = "security.proxy",
@@ -344,5 +235,17 @@ impl SecuritySettings {
                 "the upstream and the token server are called through a proxy of the environment"
             );
         }
+    }
+
+    /// The addresses to which tokens are sent, with the names of their settings.
+    fn called_with_tokens(&self) -> impl Iterator<Item = (&'static str, &Url)> {
+        let secured = self.security.secured;
+        let is_events = self.upstream.kind == UpstreamKind::CloudEvents;
+        let has_token = secured || (is_events && self.upstream.token.is_some());
+        let (setting, url) = self.destination();
+        let provisioning = self.provisioning.url.as_ref().filter(|_| secured);
+        let provisioning = provisioning.map(|url| ("PROVISIONING_URL", url));
+        let upstream = url.filter(|_| has_token).map(|url| (setting, url));
+        upstream.into_iter().chain(provisioning)
     }
 }

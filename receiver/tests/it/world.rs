@@ -13,7 +13,7 @@ use sampler_receiver::{Options, Parts, Receiver};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::{answer, complete};
 use sampler_service::security::Authenticator;
-use sampler_settings::{ReceiverSettings, SamplingSettings, SlackSettings};
+use sampler_settings::{Settings, SlackSettings};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
 use sampler_upstream::{ClientOptions, Provisioning};
 use serde_json::{Map, Value, json};
@@ -85,18 +85,14 @@ pub(crate) struct World {
 }
 
 fn options() -> Options {
+    let mut settings = Settings::receiver();
+    settings.sampling.dimension = Some(Granularity::Day);
+    settings.slack = SlackSettings {
+        past: Duration::from_millis(PAST.unsigned_abs()),
+        future: Duration::from_millis(FUTURE.unsigned_abs()),
+    };
     Options {
-        settings: ReceiverSettings {
-            slack: SlackSettings {
-                past: Duration::from_millis(PAST.unsigned_abs()),
-                future: Duration::from_millis(FUTURE.unsigned_abs()),
-            },
-            sampling: SamplingSettings {
-                dimension: Some(Granularity::Day),
-                ..SamplingSettings::default()
-            },
-            ..ReceiverSettings::default()
-        },
+        settings,
         unknown_for: Duration::from_millis(15_500),
     }
 }

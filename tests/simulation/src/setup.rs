@@ -4,14 +4,10 @@ use std::time::Duration;
 
 use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{Granularity, Memory, Slack, Timestamp};
-use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_settings::worker::{
-    CleanupSettings, ConfirmSettings, DeliverySettings, LedgerSettings, ProcessingSettings,
-    SuspensionSettings,
-};
 use sampler_settings::{
-    DistressSettings, LedgerRetention, ReceiverSettings, SamplingSettings, SlackSettings,
-    WorkerSettings,
+    CleanupSettings, ConfirmSettings, DeliverySettings, DistressSettings, EventsSettings,
+    LedgerRetention, LedgerSettings, LimitsSettings, ProcessingSettings, SamplingSettings,
+    Settings, SlackSettings, SuspensionSettings,
 };
 
 use super::mutant::Mutant;
@@ -285,30 +281,30 @@ impl Setup {
     pub(crate) fn worker(&self, name: String, rng: &mut Rng) -> sampler_worker::Options {
         let tick = self.scale.tick;
         let kept = |granularity| millis(self.kept_for(granularity));
-        let default = DeliverySettings::default();
+        let defaults = Settings::worker();
         sampler_worker::Options {
             name,
-            settings: WorkerSettings {
+            settings: Settings {
                 sampling: self.sampling(rng),
                 delivery: DeliverySettings {
                     retry_limit: millis(4 * tick),
                     concurrency: 1 + rng.below(4),
                     timeout: self
                         .memory
-                        .map_or(default.timeout, |it| millis(it.told.post_timeout)),
-                    ..default
+                        .map_or(defaults.delivery.timeout, |it| millis(it.told.post_timeout)),
+                    ..defaults.delivery
                 },
                 processing: ProcessingSettings {
                     concurrency: 1 + rng.below(6),
                     batch_size: 2 + rng.below(8),
                     interval: millis(tick),
-                    ..ProcessingSettings::default()
+                    ..defaults.processing
                 },
                 cleanup: CleanupSettings {
                     batch_size: 1 + rng.below(4),
                     interval: millis(4 * tick),
                     retention: millis(self.retention),
-                    ..CleanupSettings::default()
+                    ..defaults.cleanup
                 },
                 ledger: LedgerSettings {
                     retention: LedgerRetention {
@@ -328,7 +324,7 @@ impl Setup {
                     // Later than the upstream decides, whatever the clocks say.
                     timeout: millis(8 * tick + 4 * self.scale.clock_error),
                 },
-                ..WorkerSettings::default()
+                ..defaults
             },
             // Nobody steers here.
             periods: Periods {
@@ -348,7 +344,7 @@ impl Setup {
 
     /// One worker in four pauses after a heartbeat that took seconds, which in long scales many do.
     fn distress(&self, rng: &mut Rng) -> DistressSettings {
-        let default = DistressSettings::default();
+        let default = Settings::worker().distress;
         let commit_upper = if rng.percent(25) {
             default.commit_upper
         } else {
@@ -366,7 +362,7 @@ impl Setup {
             future: millis(self.slack.future),
         };
         sampler_receiver::Options {
-            settings: ReceiverSettings {
+            settings: Settings {
                 limits: LimitsSettings {
                     payload: 10_000,
                     inflight: self.max_inflight,
@@ -377,7 +373,7 @@ impl Setup {
                 },
                 slack,
                 sampling: self.sampling(rng),
-                ..ReceiverSettings::default()
+                ..Settings::receiver()
             },
             unknown_for: Duration::from_secs(21),
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_service::environment::Clock;
-use sampler_settings::worker::ConfirmSettings;
+use sampler_settings::ConfirmSettings;
 use sampler_store::{Operating, Watch};
 use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
 use sampler_store_testing::memory::MemoryStore;

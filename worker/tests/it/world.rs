@@ -9,8 +9,7 @@ use sampler_domain::{
     StopEvent, Target, Timestamp,
 };
 use sampler_service::environment::{Clock, Random};
-use sampler_settings::worker::{CleanupSettings, DeliverySettings, ProcessingSettings};
-use sampler_settings::{SamplingSettings, WorkerSettings};
+use sampler_settings::Settings;
 use sampler_store::{
     Arrival, Events, NewSpan, NewStop, Operating, StartOutcome, StopOutcome, Work,
 };
@@ -98,29 +97,16 @@ impl Running {
 }
 
 pub(crate) fn options(name: &str) -> Options {
+    let mut settings = Settings::worker();
+    settings.sampling.dimension = Some(Granularity::Hour);
+    settings.delivery.concurrency = 4;
+    settings.delivery.retry_limit = Duration::from_mins(1);
+    settings.processing.concurrency = 8;
+    settings.processing.batch_size = 10;
+    settings.cleanup.batch_size = 10;
     Options {
         name: name.to_owned(),
-        settings: WorkerSettings {
-            sampling: SamplingSettings {
-                dimension: Some(Granularity::Hour),
-                ..SamplingSettings::default()
-            },
-            delivery: DeliverySettings {
-                concurrency: 4,
-                retry_limit: Duration::from_mins(1),
-                ..DeliverySettings::default()
-            },
-            processing: ProcessingSettings {
-                concurrency: 8,
-                batch_size: 10,
-                ..ProcessingSettings::default()
-            },
-            cleanup: CleanupSettings {
-                batch_size: 10,
-                ..CleanupSettings::default()
-            },
-            ..WorkerSettings::default()
-        },
+        settings,
         periods: Periods {
             notice: Duration::ZERO,
             ..Periods::default()

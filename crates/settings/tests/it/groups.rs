@@ -1,15 +1,15 @@
 //! The groups of both programs: how their tables fit, and what contradicts what.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sampler_domain::{Contract, Granularity};
-use sampler_settings::{ReceiverSettings, Setting, Settings, WorkerSettings};
+use sampler_settings::Settings;
 use secrecy::ExposeSecret;
 
 use crate::{Variable, assert_told};
 
-fn receiver(variables: &[Variable<'_>]) -> Result<ReceiverSettings, String> {
+fn receiver(variables: &[Variable<'_>]) -> Result<Settings, String> {
     crate::receiver(variables)
 }
 
@@ -19,21 +19,12 @@ fn said(variables: &[Variable<'_>]) -> String {
 }
 
 #[test]
-fn a_name_means_one_thing_and_is_described() {
-    let mut known: BTreeMap<&str, &Setting> = BTreeMap::new();
-    for setting in [ReceiverSettings::GROUPS, WorkerSettings::GROUPS]
-        .concat()
-        .into_iter()
-        .flatten()
-    {
-        assert!(
-            setting.doc.ends_with('.'),
-            "{} is not described",
-            setting.name
-        );
-        if let Some(other) = known.insert(setting.name, setting) {
-            assert_eq!((other.doc, other.default), (setting.doc, setting.default));
-        }
+fn a_setting_is_there_once_and_is_described() {
+    let mut known = BTreeSet::new();
+    for setting in Settings::TABLE {
+        let name = setting.name;
+        assert!(setting.doc.ends_with('.'), "{name} is not described");
+        assert!(known.insert(name), "{name} is there twice");
     }
 }
 
@@ -219,17 +210,4 @@ fn an_address_that_cannot_be_used_is_a_mistake_that_does_not_repeat_it() {
         assert_told(&text, &["DB_URI is not valid: expected"]);
         assert!(!text.contains("s3cr3t"), "{uri}: {text}");
     }
-}
-
-/// Sampler reads from the primary and writes to a majority, whatever the address says: who asks for less there is
-/// told before anything starts, with all other mistakes.
-#[test]
-fn an_address_that_would_weaken_what_is_kept_is_a_mistake_beside_others() {
-    let uri = "mongodb://me:hush@a,b/spans?readPreference=secondaryPreferred&w=1&journal=false";
-    let text = said(&[("DB_URI", uri), ("PORT", "none")]);
-    assert_told(&text, &["readPreference", "sets w ", "journal", "PORT"]);
-    assert!(
-        !text.contains("hush") && !text.contains("secondaryPreferred"),
-        "{text}"
-    );
 }

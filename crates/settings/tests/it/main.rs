@@ -7,14 +7,17 @@ mod security;
 mod sources;
 
 use sampler_service::lifecycle::EXIT_SETTINGS;
-use sampler_settings::{Program, ReceiverSettings, Settings, Variables, WorkerSettings, load};
+use sampler_settings::{Of, Program, Settings, Variables, load};
 
-const PROGRAM: Program = Program {
-    name: "example",
-    about: "Does something.",
-    version: "1.2.3",
-    printouts: &[],
-};
+const fn program(of: Of) -> Program {
+    Program {
+        of,
+        name: "example",
+        about: "Does something.",
+        version: "1.2.3",
+        printouts: &[],
+    }
+}
 
 type Variable<'a> = (&'a str, &'a str);
 
@@ -28,20 +31,20 @@ fn environment(variables: &[Variable<'_>]) -> Variables {
 }
 
 /// The settings of a program with these variables, or all its mistakes.
-fn read<S: Settings>(variables: &[Variable<'_>]) -> Result<S, String> {
-    let loaded = load(&PROGRAM, &[], &environment(variables));
+fn read(of: Of, variables: &[Variable<'_>]) -> Result<Settings, String> {
+    let loaded = load(&program(of), &[], &environment(variables));
     loaded.map_err(|exit| {
         assert_eq!(exit.code, EXIT_SETTINGS);
         exit.text
     })
 }
 
-fn receiver(variables: &[Variable<'_>]) -> Result<ReceiverSettings, String> {
-    read(variables)
+fn receiver(variables: &[Variable<'_>]) -> Result<Settings, String> {
+    read(Of::Receiver, variables)
 }
 
-fn worker(variables: &[Variable<'_>]) -> Result<WorkerSettings, String> {
-    read(&[&[COLLECTOR], variables].concat())
+fn worker(variables: &[Variable<'_>]) -> Result<Settings, String> {
+    read(Of::Worker, &[&[COLLECTOR], variables].concat())
 }
 
 /// All of these parts are in the mistakes.

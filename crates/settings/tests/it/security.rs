@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use sampler_settings::Settings;
 use tempfile::NamedTempFile;
 
 use crate::{Variable, assert_told, environment, receiver, worker};
@@ -186,7 +185,7 @@ fn announced(settings: &[Variable<'_>], variables: &[Variable<'_>]) -> String {
         .with_ansi(false)
         .with_writer(move || writer.clone());
     tracing::subscriber::with_default(subscriber.finish(), || {
-        settings.common().announce(&environment(variables));
+        settings.announce(&environment(variables));
     });
     let bytes = log.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use sampler_settings::{ReceiverSettings, WorkerSettings, help, load};
+use sampler_settings::{Of, help, load};
 use tempfile::NamedTempFile;
 
-use crate::{PROGRAM, Variable, assert_told, environment, receiver, worker};
+use crate::{Variable, assert_told, environment, program, receiver, worker};
 
 fn file(text: &str) -> (NamedTempFile, String) {
     let file = NamedTempFile::new().unwrap();
@@ -140,7 +140,7 @@ fn a_bound_database_counts_before_what_is_written_down() {
 fn a_check_prints_all_values_and_no_secret() {
     let variables = [("CLIENT_SECRET", "s3cr3t"), ("MAX_PAYLOAD", "1mb")];
     let arguments = ["--check-config".to_owned()];
-    let checked = load::<ReceiverSettings>(&PROGRAM, &arguments, &environment(&variables));
+    let checked = load(&program(Of::Receiver), &arguments, &environment(&variables));
     let exit = checked.unwrap_err();
     assert_eq!(exit.code, 0);
     let lines = [
@@ -158,7 +158,12 @@ fn a_check_prints_all_values_and_no_secret() {
 #[test]
 fn what_is_asked_on_the_command_line_is_printed_and_anything_else_refused() {
     let asked = |argument: &str| {
-        load::<WorkerSettings>(&PROGRAM, &[argument.to_owned()], &environment(&[])).unwrap_err()
+        load(
+            &program(Of::Worker),
+            &[argument.to_owned()],
+            &environment(&[]),
+        )
+        .unwrap_err()
     };
     assert_eq!(asked("--version").text, "example 1.2.3\n");
     let usage = asked("--help");
@@ -166,12 +171,12 @@ fn what_is_asked_on_the_command_line_is_printed_and_anything_else_refused() {
     assert_told(&usage.text, &["Does something.", "--check-config"]);
     let refused = asked("--verbose");
     assert_eq!((refused.code, refused.text), (64, usage.text));
-    assert_eq!(asked("--help-settings").text, help::<WorkerSettings>());
+    assert_eq!(asked("--help-settings").text, help(Of::Worker));
     let rows = [
         "| `PORT` | `7071` | The port to listen on.",
         "| `SAMPLER_DIMENSION` | `day` |",
         "| `COLLECTOR_URL` | none |",
         "Takes a duration (milliseconds, or a number with ms, s, m, h or d) from 100ms to 2m. |",
     ];
-    assert_told(&help::<WorkerSettings>(), &rows);
+    assert_told(&help(Of::Worker), &rows);
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sampler_settings::worker::{CleanupSettings, DeliverySettings, ProcessingSettings};
+use sampler_settings::Settings;
 use sampler_store::{Operating, Resumption};
 use sampler_worker::Options;
 
@@ -57,21 +57,15 @@ async fn ten_thousand_suspended_spans_cost_one_probe_and_resume_within_a_minute(
 
 fn large(name: &str) -> Options {
     let mut options = options(name);
+    let defaults = Settings::worker();
     let settings = &mut options.settings;
-    settings.delivery = DeliverySettings {
-        concurrency: 1_000,
-        ..DeliverySettings::default()
-    };
-    settings.processing = ProcessingSettings {
-        concurrency: 10_000,
-        batch_size: 10_000,
-        // The store in memory reads all spans for each search.
-        interval: Duration::from_mins(5),
-        ..ProcessingSettings::default()
-    };
-    settings.cleanup = CleanupSettings {
-        interval: Duration::from_mins(30),
-        ..CleanupSettings::default()
-    };
+    (settings.delivery, settings.cleanup) = (defaults.delivery, defaults.cleanup);
+    settings.delivery.concurrency = 1_000;
+    settings.processing = defaults.processing;
+    settings.processing.concurrency = 10_000;
+    settings.processing.batch_size = 10_000;
+    // The store in memory reads all spans for each search.
+    settings.processing.interval = Duration::from_mins(5);
+    settings.cleanup.interval = Duration::from_mins(30);
     options
 }
