@@ -9,7 +9,6 @@ use sampler_receiver::{Options, PROGRAM, Parts, Receiver, console, reading};
 use sampler_service::environment::{Clock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::lifecycle::Shutdown;
-use sampler_service::oauth::NoIssuer;
 use sampler_service::program::{self, Startup};
 use sampler_service::security::Authenticator;
 use sampler_service::telemetry::error_chain;
@@ -45,7 +44,7 @@ async fn run(settings: Settings, mut startup: Startup) -> anyhow::Result<()> {
     let database_clock = DatabaseClock::new(Arc::clone(&clock));
     let parts = parts(&settings, &store, reading, database_clock.clone())?;
     let receiver = Receiver::new(parts, options);
-    let authenticator = settings.security.authenticator(Arc::clone(&clock))?;
+    let authenticator = settings.security.authenticator()?;
     let threshold = settings.health.threshold;
     let reachable = check_health(&mut startup.health, threshold, &receiver, &authenticator);
     let measured = Arc::clone(&receiver);
@@ -55,7 +54,7 @@ async fn run(settings: Settings, mut startup: Startup) -> anyhow::Result<()> {
     let steering = &receiver.steering;
     let users = authenticator.clone();
     let tokens = Some(&authenticator);
-    let access = settings.security.access(tokens, Arc::clone(&clock))?;
+    let access = settings.security.access(tokens)?;
     let console = console::routes(&settings, api.clone(), users, steering, clock, random)?;
     // Health is served from the beginning: indexing a large collection takes its time.
     let listening = startup.listen(access, api.merge(console)).await?;
@@ -66,10 +65,8 @@ async fn run(settings: Settings, mut startup: Startup) -> anyhow::Result<()> {
         threshold,
     };
     let watching = prepare_and_watch(&receiver, &watched, &shutdown);
-    let refreshing = keep_keys_fresh(&authenticator, &shutdown);
-    let running = async { tokio::join!(listening.serve(), watching, refreshing) };
-    let (served, watched, refreshed) = Box::pin(running).await;
-    refreshed?;
+    let running = async { tokio::join!(listening.serve(), watching) };
+    let (served, watched) = Box::pin(running).await;
     served.and(watched)
 }
 
@@ -151,13 +148,6 @@ async fn prepare_and_watch(
         tokio::join!(watching, steering);
     }
     Ok(())
-}
-
-/// Renews the keys that sign tokens. If they can never be had, the receiver ends.
-async fn keep_keys_fresh(tokens: &Authenticator, shutdown: &Shutdown) -> Result<(), NoIssuer> {
-    let kept = shutdown.soft().run_until_cancelled(tokens.keep_fresh());
-    let kept = kept.await.unwrap_or(Ok(()));
-    kept.inspect_err(|_| shutdown.begin())
 }
 
 /// Asks the database for its time every few seconds. A request that meets a short outage is answered 503. Only

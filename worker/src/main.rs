@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 async fn run(settings: Settings, mut startup: Startup) -> anyhow::Result<()> {
     let (store, clock) = (Arc::clone(&startup.store), Arc::clone(&startup.clock));
     let shutdown = startup.shutdown.clone();
-    let access = settings.security.access(None, Arc::clone(&clock))?;
+    let access = settings.security.access(None)?;
     let upstream = connect(&settings)?;
     let worker = worker(&settings, upstream, &mut startup);
     warn_of_clocks(&worker, &mut startup.health);

@@ -1,7 +1,7 @@
 //! The parts that the programs share: tokens and HTTP clients ([`oauth`]). And, for those that serve, time and
 //! randomness ([`environment`]), error answers ([`problem`]), the check of requests ([`security`]), logs and traces
-//! ([`telemetry`]), start and shutdown ([`lifecycle`]), HTTP ([`http`]), health ([`health`]), metrics ([`metrics`]),
-//! and the identity of an instance on its platform ([`platform`]).
+//! ([`telemetry`]), start and shutdown ([`lifecycle`]), HTTP ([`http`]), health ([`health`]) and metrics
+//! ([`metrics`]).
 //!
 //! [`program`] puts them together. Nothing here knows what a span is.
 
@@ -17,8 +17,6 @@ pub mod http;
 pub mod lifecycle;
 #[cfg(feature = "server")]
 pub mod metrics;
-#[cfg(feature = "server")]
-pub mod platform;
 #[cfg(feature = "server")]
 pub mod problem;
 #[cfg(feature = "server")]

@@ -6,13 +6,12 @@
 //! unfinished work is abandoned, and the program ends within [`STOP_BUDGET`]. That is an orderly
 //! end, too: another instance finds the work again. A second signal ends the program at once.
 
-use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tokio::signal::unix::{self, SignalKind, signal};
-use tokio::task::{JoinError, JoinHandle};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinError;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -94,91 +93,67 @@ where
     B: FnOnce(Shutdown) -> F,
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
-    let begun = || {
-        let runtime = Builder::new_multi_thread().enable_all().build()?;
-        let _within = runtime.enter();
-        let interrupt = signal(SignalKind::interrupt())?;
-        let terminate = signal(SignalKind::terminate())?;
-        let signals = Signals {
-            interrupt,
-            terminate,
-        };
-        Ok((runtime, signals))
+    let runtime = match Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return end_of(Ok(Err(error.into()))),
     };
-    let (runtime, signals) = match begun() {
-        Ok(begun) => begun,
-        Err(error) => return failed(&anyhow::Error::new::<io::Error>(error)),
-    };
-    let end = runtime.block_on(drive(body, signals));
+    let end = runtime.block_on(drive(body));
     // A thread that is stuck in a blocking call must not hold up the end.
     runtime.shutdown_background();
     end
 }
 
-/// The signals of this process.
-struct Signals {
-    interrupt: unix::Signal,
-    terminate: unix::Signal,
-}
-
-impl Signals {
-    /// Waits for one, and returns the end that a second one is.
-    async fn next(&mut self) -> End {
-        tokio::select! {
-            _ = self.interrupt.recv() => End::Interrupted,
-            _ = self.terminate.recv() => End::Terminated,
-        }
-    }
-}
-
-async fn drive<F, B>(body: B, mut signals: Signals) -> End
+async fn drive<F, B>(body: B) -> End
 where
     B: FnOnce(Shutdown) -> F,
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
+    let listened = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    let [Ok(mut interrupt), Ok(mut terminate)] = listened else {
+        return end_of(Ok(Err(anyhow::anyhow!("signals cannot be received"))));
+    };
     let shutdown = Shutdown::new();
     // A task, so that what it has begun goes on where it is no longer waited for.
     let mut body = tokio::spawn(body(shutdown.clone()));
     tokio::select! {
         ended = &mut body => return end_of(ended),
         () = shutdown.soft.cancelled() => {}
-        _ = signals.next() => {}
+        _ = next(&mut interrupt, &mut terminate) => {}
     }
     tracing::info!("stopping");
     shutdown.begin();
+    let drained = async {
+        if let Ok(ended) = timeout(DRAIN_BUDGET, &mut body).await {
+            return end_of(ended);
+        }
+        tracing::warn!(code = "program.stop_timeout", "the time to stop is over");
+        shutdown.hard.cancel();
+        let ended = timeout(LETTING_GO, &mut body).await;
+        end_of(ended.unwrap_or(Ok(Ok(()))))
+    };
     tokio::select! {
-        end = drain(&mut body, &shutdown) => end,
-        end = signals.next() => {
+        end = drained => end,
+        end = next(&mut interrupt, &mut terminate) => {
             tracing::warn!(code = "program.second_signal", "a second signal: ending at once");
             end
         }
     }
 }
 
-/// Finishes within the budget, or lets go.
-async fn drain(body: &mut JoinHandle<anyhow::Result<()>>, shutdown: &Shutdown) -> End {
-    if let Ok(ended) = timeout(DRAIN_BUDGET, &mut *body).await {
-        return end_of(ended);
+/// Waits for a signal, and returns the end that a second one is.
+async fn next(interrupt: &mut Signal, terminate: &mut Signal) -> End {
+    tokio::select! {
+        _ = interrupt.recv() => End::Interrupted,
+        _ = terminate.recv() => End::Terminated,
     }
-    tracing::warn!(code = "program.stop_timeout", "the time to stop is over");
-    shutdown.hard.cancel();
-    let ended = timeout(LETTING_GO, body).await;
-    end_of(ended.unwrap_or(Ok(Ok(()))))
 }
 
 fn end_of(ended: Result<anyhow::Result<()>, JoinError>) -> End {
-    match ended {
-        Ok(Ok(())) => {
-            tracing::info!("stopped");
-            End::Orderly
-        }
-        Ok(Err(error)) => failed(&error),
-        // The hook has logged what the panic said.
-        Err(error) => failed(&error.into()),
-    }
-}
-
-fn failed(error: &anyhow::Error) -> End {
+    // Of a panic, the hook has logged what it said.
+    let Err(error) = ended.map_err(anyhow::Error::from).flatten() else {
+        tracing::info!("stopped");
+        return End::Orderly;
+    };
     tracing::error!(
         code = "program.failed",
         error = format!("{error:#}"),

@@ -1,5 +1,5 @@
-//! How both programs start: they read the settings, log, connect to the database, and serve health,
-//! metrics and their own routes until they are asked to stop.
+//! How both programs start: they log, connect to the database, and serve health, metrics and their own routes until
+//! they are asked to stop.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use axum::Router;
 use futures_util::future::try_join_all;
 use sampler_store::{Limiter, StoreError};
 use sampler_store_mongo::{MongoOptions, MongoStore};
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 use url::Url;
@@ -19,7 +20,6 @@ use crate::health::Health;
 use crate::http::{bind, serve};
 use crate::lifecycle::{Shutdown, run_until_stopped};
 use crate::metrics::{self, Metrics};
-use crate::platform;
 use crate::security::{Access, Authenticator};
 use crate::telemetry::{self, LogOptions, Traces};
 
@@ -80,7 +80,7 @@ where
     F: Future<Output = anyhow::Result<()>> + Send,
 {
     let (name, version) = (options.name, options.version);
-    let set_up = || {
+    let set_up = || -> anyhow::Result<_> {
         let metrics = Metrics::install(name, version)?;
         let traces = options.traces.as_ref();
         let traces = traces.map(|endpoint| Traces::new(endpoint, name, version));
@@ -91,12 +91,11 @@ where
     let (metrics, traces) = match set_up() {
         Ok(begun) => begun,
         Err(error) => {
-            let error: anyhow::Error = error;
             eprintln!("{name}: {error:#}");
             return ExitCode::FAILURE;
         }
     };
-    let is_on_platform = platform::announce(name, version, |name| std::env::var(name).ok());
+    let is_on_platform = announce(name, version, |name| std::env::var(name).ok());
     let end = run_until_stopped(|shutdown| async move {
         let store = MongoStore::connect(options.database).await?;
         body(Startup {
@@ -114,6 +113,27 @@ where
     end.into()
 }
 
+/// Logs who this is, by the names of OpenTelemetry's conventions. Returns whether Cloud Foundry runs this program, and
+/// leads requests to it. Nothing else depends on what the platform says, so what cannot be read is left out.
+fn announce(program: &str, version: &str, variable: impl Fn(&str) -> Option<String>) -> bool {
+    let app = variable("VCAP_APPLICATION").filter(|text| !text.is_empty());
+    let described = app.as_deref().map(serde_json::from_str::<Value>);
+    let described = described.and_then(Result::ok).unwrap_or_default();
+    let said = |name: &str| described.get(name).and_then(Value::as_str);
+    info!(
+        service.name = program,
+        service.version = version,
+        cloudfoundry.org.name = said("organization_name"),
+        cloudfoundry.space.name = said("space_name"),
+        cloudfoundry.app.name = said("application_name"),
+        cloudfoundry.app.id = said("application_id"),
+        cloudfoundry.app.version = said("application_version"),
+        cloudfoundry.app.instance.id = variable("CF_INSTANCE_INDEX"),
+        "starting"
+    );
+    app.is_some()
+}
+
 impl Startup {
     /// Listens, to serve `routes`, the health checks and the metrics.
     pub async fn listen(self, access: Access, routes: Router) -> anyhow::Result<Listening> {
@@ -121,7 +141,7 @@ impl Startup {
         let interface = self.ports.interface(self.is_on_platform);
         let routes = routes
             .merge(self.health.routes(access.health))
-            .merge(metrics::routes(&metrics, access.metrics));
+            .merge(metrics::routes(&metrics, access.metrics.clone()));
         let mut ports = vec![(bind(interface, self.ports.port).await?, routes)];
         if let Some(port) = self.ports.metrics {
             let apart = metrics::routes(&metrics, Authenticator::none());
@@ -130,6 +150,7 @@ impl Startup {
         Ok(Listening {
             ports,
             metrics,
+            tokens: access.metrics,
             shutdown: self.shutdown,
         })
     }
@@ -139,16 +160,29 @@ impl Startup {
 pub struct Listening {
     ports: Vec<(TcpListener, Router)>,
     metrics: Arc<Metrics>,
+    tokens: Authenticator,
     shutdown: Shutdown,
 }
 
 impl Listening {
-    /// Serves until the shutdown.
+    /// Serves until the shutdown, and keeps the keys fresh that check tokens. If they can never be had, the program
+    /// is asked to stop.
     pub async fn serve(self) -> anyhow::Result<()> {
         let ports = self.ports.into_iter();
-        let serving = ports.map(|(listener, routes)| serve(listener, routes, &self.shutdown));
+        let serving =
+            try_join_all(ports.map(|(listener, routes)| serve(listener, routes, &self.shutdown)));
+        let refreshing = async {
+            let soft = self.shutdown.soft();
+            let kept = soft.run_until_cancelled(self.tokens.keep_fresh()).await;
+            kept.unwrap_or(Ok(()))
+                .inspect_err(|_| self.shutdown.begin())
+        };
+        let served_and_refreshed = async { tokio::join!(serving, refreshing) };
         tokio::select! {
-            served = try_join_all(serving) => served.map(drop).context("serving HTTP"),
+            (served, refreshed) = served_and_refreshed => {
+                served.context("serving HTTP")?;
+                Ok(refreshed?)
+            }
             () = self.metrics.keep_up() => Ok(()),
         }
     }
@@ -198,6 +232,14 @@ mod tests {
 
     #[test]
     fn without_tokens_only_a_platform_makes_it_listen_to_others() {
+        for (app, is_on_platform) in [
+            (r#"{"application_id": 1}"#, true),
+            ("no JSON", true),
+            ("", false),
+        ] {
+            let app = |_: &str| Some(app.to_owned());
+            assert_eq!(announce("sampler-worker", "1", app), is_on_platform);
+        }
         for (is_open, is_on_platform, interface) in [
             (true, false, "127.0.0.1"),
             (true, true, "0.0.0.0"),

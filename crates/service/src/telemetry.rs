@@ -2,23 +2,20 @@
 //! ([`LogCounts`]), and spans of traces are exported where an endpoint is set.
 
 mod counts;
-mod flood;
 mod traces;
 
-use std::any::Any;
 use std::io::{self, IsTerminal, Write};
 use std::panic::PanicHookInfo;
 
 use anyhow::Context;
-use sampler_domain::text::{escape_json, is_invisible};
+use sampler_domain::text::escape_json;
 use tracing::Subscriber;
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
-use flood::Flood;
+use counts::Flood;
 
 pub use counts::LogCounts;
 pub use sampler_domain::text::error_chain;
@@ -57,13 +54,10 @@ pub fn init(options: &LogOptions, traces: Option<&Traces>) -> anyhow::Result<()>
 
 /// The layer that turns events into lines. A line is one JSON object: `timestamp`, `level`, `target`, `message`,
 /// the fields of the event, and in `span` the ids of the request. Or it is text for people.
-pub fn subscriber<W>(
+pub fn subscriber<W: Write + 'static>(
     options: &LogOptions,
-    writer: W,
-) -> anyhow::Result<impl Subscriber + Send + Sync + use<W>>
-where
-    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
-{
+    writer: impl Fn() -> W + Send + Sync + 'static,
+) -> anyhow::Result<impl Subscriber + Send + Sync> {
     let lines = lines(is_text(options.format, false), writer);
     Ok(Registry::default().with(lines.with_filter(filter(options)?)))
 }
@@ -80,70 +74,36 @@ fn filter(options: &LogOptions) -> anyhow::Result<EnvFilter> {
     EnvFilter::try_new(&options.level).context("reading the level of the log")
 }
 
-fn lines<S, W>(is_text: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+fn lines<S, W: Write + 'static>(
+    is_text: bool,
+    writer: impl Fn() -> W + Send + Sync + 'static,
+) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
-    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let writer = Escaped { writer, is_text };
+    let layer = fmt::layer().with_writer(move || Escaped(writer()));
     if is_text {
-        let layer = fmt::layer().with_writer(writer).with_ansi(false);
-        return layer.with_filter(Flood::default()).boxed();
+        return layer.with_ansi(false).with_filter(Flood::default()).boxed();
     }
-    let layer = fmt::layer()
-        .json()
-        .flatten_event(true)
-        .with_span_list(false)
-        .with_writer(writer);
+    let layer = layer.json().flatten_event(true).with_span_list(false);
     layer.with_filter(Flood::default()).boxed()
 }
 
 /// Writes lines in which nothing commands a terminal, or turns the direction of what follows.
-struct Escaped<W> {
-    writer: W,
-    /// Whether a line is text; otherwise it is one JSON object.
-    is_text: bool,
-}
+struct Escaped<W>(W);
 
-impl<'w, W: MakeWriter<'w>> MakeWriter<'w> for Escaped<W> {
-    type Writer = Escaped<W::Writer>;
-
-    fn make_writer(&'w self) -> Self::Writer {
-        Escaped {
-            writer: self.writer.make_writer(),
-            is_text: self.is_text,
-        }
-    }
-}
-
-/// A line comes whole.
 impl<W: Write> Write for Escaped<W> {
+    /// A line comes whole.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        let text = text.trim_end_matches('\n');
-        if self.is_text {
-            writeln!(self.writer, "{}", escape_text(text))?;
-        } else {
-            writeln!(self.writer, "{}", escape_json(text))?;
-        }
+        let text = text.trim_end_matches('\n').replace('\n', " ");
+        writeln!(self.0, "{}", escape_json(&text))?;
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
+        self.0.flush()
     }
-}
-
-fn escape_text(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_invisible(character) {
-            escaped.extend(character.escape_unicode());
-        } else {
-            escaped.push(character);
-        }
-    }
-    escaped
 }
 
 /// A panic is one line like any other error, not the several that would tear a log apart.
@@ -152,18 +112,11 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     tracing::error!(
         code = "program.panic",
-        panic.message = message_of(info.payload()),
+        panic.message = info.payload_as_str().unwrap_or("no text"),
         panic.location = location,
         panic.thread = thread.name().unwrap_or("unnamed"),
         "panicked"
     );
-}
-
-/// The message of a panic, if it is text.
-fn message_of(payload: &(dyn Any + Send)) -> &str {
-    let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no text")
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use sampler_service::environment::Clock;
 use sampler_service::oauth::http::{TlsError, client};
 use sampler_service::oauth::{
     Algorithm, Audiences, Client, ClientCredentials, CodeFlow, Discoverer, HttpOptions, Issuer,
@@ -129,7 +128,7 @@ impl SecuritySettings {
     }
 
     /// The authenticator of the API. Only if `SECURED` is false does it need no tokens.
-    pub fn authenticator(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
+    pub fn authenticator(&self) -> anyhow::Result<Authenticator> {
         if !self.secured {
             warn!(
                 code = "security.open",
@@ -143,35 +142,26 @@ impl SecuritySettings {
                 "SAMPLER_TOKEN_AUDIENCE is not set: tokens for other services are accepted"
             );
         }
-        self.bearer(clock)
+        self.bearer()
     }
 
     /// Who may read the health and the metrics. `tokens` are those of the program's API, if it has one.
-    pub fn access(
-        &self,
-        tokens: Option<&Authenticator>,
-        clock: Arc<dyn Clock>,
-    ) -> anyhow::Result<Access> {
-        let (api, health) = (self.secured, self.is_healthcheck_secured());
-        let tokens = match tokens.filter(|_| api) {
+    pub fn access(&self, tokens: Option<&Authenticator>) -> anyhow::Result<Access> {
+        let is_health_open = !self.is_healthcheck_secured();
+        let metrics = match tokens.filter(|_| self.secured) {
             Some(tokens) => tokens.clone(),
-            None if api || health => self.bearer(clock)?,
+            None if self.secured || !is_health_open => self.bearer()?,
             None => Authenticator::none(),
         };
-        let monitors = |needs_token| {
-            if needs_token {
-                tokens.clone()
-            } else {
-                Authenticator::none()
-            }
+        let health = if is_health_open {
+            Authenticator::none()
+        } else {
+            metrics.clone()
         };
-        Ok(Access {
-            health: monitors(health),
-            metrics: monitors(api || health),
-        })
+        Ok(Access { health, metrics })
     }
 
-    fn bearer(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
+    fn bearer(&self) -> anyhow::Result<Authenticator> {
         let (algorithm, issuer) = (self.algorithm(), self.issuer());
         let keyring = if let Some(key) = &self.jwt_key {
             Keyring::configured(Keys::configured(key.expose_secret(), algorithm)?)
@@ -187,7 +177,7 @@ impl SecuritySettings {
             issuer,
             audiences: self.token_audience.clone(),
         };
-        Ok(Authenticator::bearer(keyring, policy, clock))
+        Ok(Authenticator::bearer(keyring, policy))
     }
 }
 

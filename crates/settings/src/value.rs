@@ -108,7 +108,7 @@ values! {
     Algorithm: "HS256, HS384, HS512, RS256, RS384, RS512 or ES256",
         |name: &str| name.parse().ok().filter(|one| ALGORITHMS.contains(one));
     Audiences: "audiences, with commas between them, each with something before a final *",
-        |text| Audiences::parse(text).ok();
+        Audiences::parse;
     CaBundle: "a file of certificates as PEM that can be read",
         |path| CaBundle::read(Path::new(path)).ok();
     DatabaseUri, secret: "an address as in mongodb://user:password@host/name: with the name of the database (at most 63 \

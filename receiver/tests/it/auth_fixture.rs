@@ -8,7 +8,6 @@ use axum::body::Body;
 use axum::http::Request;
 use bytes::Bytes;
 use futures_util::stream;
-use sampler_service::environment::SystemClock;
 use sampler_service::oauth::http::client;
 use sampler_service::oauth::{
     Algorithm, CaBundle, Discoverer, HttpOptions, Issuer, Keyring, Keys, Pace,
@@ -60,7 +59,7 @@ fn authenticator(keyring: Arc<Keyring>) -> Authenticator {
         issuer: None,
         audiences: None,
     };
-    Authenticator::bearer(keyring, policy, Arc::new(SystemClock))
+    Authenticator::bearer(keyring, policy)
 }
 
 /// Claims that are good, but for what is changed in them.

@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sampler_domain::Timestamp;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::credentials::{Client, in_time, post};
+use super::credentials::{Client, in_time, life, post};
 use super::discovery::Discoverer;
 use super::http::{FetchError, text_in};
 use super::keys::Keys;
-use super::verify::{Policy, TokenError, check};
+use super::verify::{Policy, TokenError, check, texts};
 
 /// The secrets of one attempt to sign in. Nobody else may know or guess them.
 #[derive(Serialize, Deserialize)]
@@ -88,11 +87,10 @@ impl CodeFlow {
             ("code_verifier", &attempt.verifier),
         ];
         let document = in_time(post(&self.discoverer, &self.client, form)).await?;
-        let seconds = document.get("expires_in").and_then(Value::as_u64);
         Ok(Tokens {
             access: token_in(&document, "access_token")?,
             id: token_in(&document, "id_token")?,
-            life: seconds.map(Duration::from_secs),
+            life: life(&document),
         })
     }
 }
@@ -112,7 +110,6 @@ fn token_in(document: &Value, name: &str) -> Result<SecretString, FetchError> {
 pub fn person(
     token: &str,
     keys: &Keys,
-    now: Timestamp,
     policy: &Policy,
     client: &str,
     nonce: &str,
@@ -122,16 +119,19 @@ pub fn person(
         audiences: None,
         ..policy.clone()
     };
-    let body = check(token, keys, now, &policy)?;
-    let audiences = body.aud.all();
-    let is_party = body
-        .azp
-        .map_or(audiences.len() == 1, |party| party == client);
-    if !audiences.iter().any(|audience| audience == client) || !is_party {
-        return Err(TokenError::Audience);
+    let body = check(token, keys, &policy)?;
+    let audiences = texts(&body.aud);
+    let is_party = match &body.azp {
+        Some(party) => party == client,
+        None => audiences.len() == 1,
+    };
+    if !audiences.contains(&client) || !is_party {
+        return Err(TokenError::Refused("it is for another audience"));
     }
     if body.nonce.as_deref() != Some(nonce) {
-        return Err(TokenError::Nonce);
+        return Err(TokenError::Refused(
+            "it belongs to another attempt to sign in",
+        ));
     }
     let names = [
         body.user_name,
@@ -141,5 +141,5 @@ pub fn person(
     ];
     let name = names.into_iter().flatten().next();
     name.filter(|name| !name.is_empty())
-        .ok_or(TokenError::Malformed)
+        .ok_or(TokenError::Refused("it names nobody"))
 }

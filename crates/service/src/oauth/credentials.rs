@@ -64,10 +64,7 @@ pub struct Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("id", &self.id)
-            .field("scope", &self.scope)
-            .finish_non_exhaustive()
+        write!(f, "Client({}, {})", self.id, self.scope)
     }
 }
 
@@ -136,9 +133,8 @@ impl ClientCredentials {
     }
 
     fn valid(&self) -> Option<Held> {
-        self.held()
-            .clone()
-            .filter(|held| Instant::now() < held.until)
+        let held = self.held().clone();
+        held.filter(|held| Instant::now() < held.until)
     }
 
     /// The current token.
@@ -153,13 +149,13 @@ impl ClientCredentials {
         let held = self.valid();
         let pausing = failed.as_ref().filter(|failed| now < failed.not_before);
         match (held, pausing) {
-            (Some(held), _) if now < held.renew_at => return Ok(held.token),
-            (Some(held), Some(_)) => return Ok(held.token),
+            (Some(held), pausing) if pausing.is_some() || now < held.renew_at => {
+                return Ok(held.token);
+            }
             (None, Some(failed)) => return Err(NoToken(failed.error.clone())),
-            (_, None) => {}
+            _ => {}
         }
-        let granted = in_time(request(&self.discoverer, &self.client)).await;
-        match granted.and_then(|document| read(&document)) {
+        match self.request().await {
             Ok((token, life)) => {
                 *failed = None;
                 *self.held() = Some(Held {
@@ -182,15 +178,12 @@ impl ClientCredentials {
     /// another token, or one may be requested.
     pub fn refused(&self, token: &AccessToken) -> bool {
         let mut held = self.held();
-        let is_same = |held: &&Held| held.token.header == token.header;
-        if held
-            .as_ref()
-            .filter(is_same)
-            .is_some_and(|held| held.since.elapsed() < AGE_TO_DROP)
-        {
-            return false;
+        let is_same = |held: &&mut Held| held.token.header == token.header;
+        match held.as_mut().filter(is_same) {
+            Some(same) if same.since.elapsed() < AGE_TO_DROP => return false,
+            Some(_) => *held = None,
+            None => {}
         }
-        held.take_if(|held| is_same(&&*held));
         true
     }
 
@@ -198,12 +191,11 @@ impl ClientCredentials {
     fn failure(&self, error: FetchError, before: Option<&Failed>) -> Failed {
         let pause = before.map_or(PAUSE_FIRST, |before| PAUSE_MAX.min(before.pause * 2));
         self.discoverer.forget();
-        let again_ms = pause.as_millis();
         warn!(
             code = "token.fetch_failed",
             client = self.client.id,
             error = %error,
-            again_ms,
+            again_ms = pause.as_millis(),
             "no token could be had"
         );
         Failed {
@@ -212,29 +204,44 @@ impl ClientCredentials {
             not_before: Instant::now() + pause,
         }
     }
+
+    /// A new token, and how long it lives.
+    async fn request(&self) -> Result<(AccessToken, Duration), FetchError> {
+        let mut form = vec![("grant_type", "client_credentials")];
+        form.extend((!self.client.scope.is_empty()).then_some(("scope", &*self.client.scope)));
+        form.extend(self.client.audience.as_deref().map(|it| ("audience", it)));
+        let document = in_time(post(&self.discoverer, &self.client, form)).await?;
+        let kind = text_in(&document, "token_type");
+        if kind.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+            return Err(FetchError::Document("grants a token of another type"));
+        }
+        let token = text_in(&document, "access_token").filter(|token| !token.is_empty());
+        let token = token.ok_or(FetchError::Document("holds no token"))?;
+        let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
+            .map_err(|_| FetchError::Document("holds a token that cannot be sent"))?;
+        header.set_sensitive(true);
+        let scope = text_in(&document, "scope").map(str::to_owned);
+        let life = life(&document).unwrap_or(LIFE_DEFAULT).min(LIFE_MAX);
+        Ok((AccessToken { header, scope }, life))
+    }
+}
+
+/// How long the token of an answer lives, where it says so.
+pub(super) fn life(document: &Value) -> Option<Duration> {
+    let seconds = document.get("expires_in").and_then(Value::as_u64);
+    seconds.map(Duration::from_secs)
 }
 
 /// Waits for the token server as long as it may take.
-pub(crate) async fn in_time<T>(
+pub(super) async fn in_time<T>(
     asking: impl Future<Output = Result<T, FetchError>>,
 ) -> Result<T, FetchError> {
     let answered = timeout(REQUEST_LIMIT, asking).await;
     answered.unwrap_or_else(|_| Err(FetchError::Unreachable("it took too long".to_owned())))
 }
 
-async fn request(discoverer: &Discoverer, client: &Client) -> Result<Value, FetchError> {
-    let mut form = vec![("grant_type", "client_credentials")];
-    if !client.scope.is_empty() {
-        form.push(("scope", &client.scope));
-    }
-    if let Some(audience) = &client.audience {
-        form.push(("audience", audience));
-    }
-    post(discoverer, client, form).await
-}
-
 /// Asks the token server for tokens, as this client, by the method that the server takes.
-pub(crate) async fn post(
+pub(super) async fn post(
     discoverer: &Discoverer,
     client: &Client,
     mut form: Vec<(&str, &str)>,
@@ -261,21 +268,4 @@ pub(crate) async fn post(
         .header(ACCEPT, "application/json")
         .body(body);
     fetch(request).await
-}
-
-/// The token of an answer, and how long it lives.
-fn read(document: &Value) -> Result<(AccessToken, Duration), FetchError> {
-    if text_in(document, "token_type").is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
-        return Err(FetchError::Document("grants a token of another type"));
-    }
-    let token = text_in(document, "access_token")
-        .filter(|token| !token.is_empty())
-        .ok_or(FetchError::Document("holds no token"))?;
-    let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
-        .map_err(|_| FetchError::Document("holds a token that cannot be sent"))?;
-    header.set_sensitive(true);
-    let scope = text_in(document, "scope").map(str::to_owned);
-    let seconds = document.get("expires_in").and_then(Value::as_u64);
-    let life = seconds.map_or(LIFE_DEFAULT, Duration::from_secs);
-    Ok((AccessToken { header, scope }, life.min(LIFE_MAX)))
 }

@@ -66,7 +66,7 @@ impl TokenServer {
     }
 }
 
-pub(super) fn same_but_for_slash(one: &str, other: &str) -> bool {
+fn same_but_for_slash(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
@@ -139,7 +139,16 @@ impl Discoverer {
             return Ok(endpoints);
         }
         let found = match &self.server {
-            TokenServer::CloudFoundry(api) => self.of_uaa(api).await?,
+            TokenServer::CloudFoundry(api) => {
+                let uaa = self.uaa_of(api).await?;
+                Endpoints {
+                    token: below(&uaa, "/oauth/token"),
+                    authorization: Some(below(&uaa, "/oauth/authorize")),
+                    keys: below(&uaa, "/token_keys"),
+                    method: ClientMethod::BasicUnencoded,
+                    description: below(&uaa, DESCRIPTION),
+                }
+            }
             TokenServer::Oidc(address) => self.of_issuer_at(address).await?,
         };
         *self.known() = Some(found.clone());
@@ -179,17 +188,6 @@ impl Discoverer {
             keys: self.address_in(&document, "/jwks_uri")?,
             method: ClientMethod::of(&document),
             description,
-        })
-    }
-
-    async fn of_uaa(&self, api: &Url) -> Result<Endpoints, FetchError> {
-        let uaa = self.uaa_of(api).await?;
-        Ok(Endpoints {
-            token: below(&uaa, "/oauth/token"),
-            authorization: Some(below(&uaa, "/oauth/authorize")),
-            keys: below(&uaa, "/token_keys"),
-            method: ClientMethod::BasicUnencoded,
-            description: below(&uaa, DESCRIPTION),
         })
     }
 

@@ -3,13 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use super::discovery::Discoverer;
 use super::http::{FetchError, fetch};
-use super::keys::{Algorithm, KeyError, Keys};
+use super::keys::{Algorithm, Keys};
 
 /// The time limit for finding the token server and fetching its keys.
 const FETCH_LIMIT: Duration = Duration::from_secs(10);
@@ -61,15 +60,9 @@ pub struct NoIssuer;
 /// The keys in use.
 #[derive(Debug)]
 pub struct Keyring {
-    keys: Mutex<Option<Known>>,
+    /// The keys, and when they were fetched.
+    known: Mutex<Option<(Arc<Keys>, Instant)>>,
     source: Option<Source>,
-}
-
-/// Keys, and when they were fetched.
-#[derive(Clone, Debug)]
-struct Known {
-    keys: Arc<Keys>,
-    at: Instant,
 }
 
 /// The source of newer keys.
@@ -79,21 +72,14 @@ struct Source {
     algorithm: Algorithm,
     issuer: Issuer,
     pace: Pace,
-    /// Held during a fetch: the last one.
-    last: Arc<tokio::sync::Mutex<Option<Attempt>>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Attempt {
-    ended: Instant,
-    names_no_issuer: bool,
+    /// Held during a fetch: the end of the last one, and whether the token server named no issuer.
+    last: Arc<tokio::sync::Mutex<Option<(Instant, bool)>>>,
 }
 
 impl Keyring {
     pub fn configured(keys: Keys) -> Arc<Self> {
-        let (keys, at) = (Arc::new(keys), Instant::now());
         Arc::new(Self {
-            keys: Mutex::new(Some(Known { keys, at })),
+            known: Mutex::new(Some((Arc::new(keys), Instant::now()))),
             source: None,
         })
     }
@@ -105,40 +91,30 @@ impl Keyring {
         issuer: Issuer,
         pace: Pace,
     ) -> Arc<Self> {
+        let source = Source {
+            discoverer,
+            algorithm,
+            issuer,
+            pace,
+            last: Arc::default(),
+        };
         Arc::new(Self {
-            keys: Mutex::new(None),
-            source: Some(Source {
-                discoverer,
-                algorithm,
-                issuer,
-                pace,
-                last: Arc::default(),
-            }),
+            known: Mutex::default(),
+            source: Some(source),
         })
     }
 
     /// The keys in use. `None` where there are none: before the first successful fetch, once they are
     /// too old, and while the token server has none for the algorithm.
     pub fn current(&self) -> Option<Arc<Keys>> {
-        let known = self.known().clone()?;
+        let (keys, at) = self.known().clone()?;
         let age_max = self.source.as_ref().map(|source| source.pace.age_max);
-        let is_young = age_max.is_none_or(|most| known.at.elapsed() < most);
-        (is_young && known.keys.count() > 0).then_some(known.keys)
+        let is_young = age_max.is_none_or(|most| at.elapsed() < most);
+        (is_young && keys.count() > 0).then_some(keys)
     }
 
-    /// Whether the keys are older than [`keep_fresh`](Self::keep_fresh) lets them become.
-    pub fn is_old(&self) -> bool {
-        let is_fresh = |source: &Source| {
-            let known = self.known();
-            known
-                .as_ref()
-                .is_some_and(|known| known.at.elapsed() <= source.pace.at_most)
-        };
-        !self.source.as_ref().is_none_or(is_fresh)
-    }
-
-    fn known(&self) -> MutexGuard<'_, Option<Known>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Option<(Arc<Keys>, Instant)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fetches the keys: after `Ok` they are those that the token server has now. Concurrent calls
@@ -150,70 +126,59 @@ impl Keyring {
         let Some(source) = &self.source else {
             return Ok(());
         };
-        let last = Arc::clone(&source.last).lock_owned().await;
-        let ago = last.map(|attempt| attempt.ended.elapsed());
-        let left = source
-            .pace
-            .at_least
-            .saturating_sub(ago.unwrap_or(Duration::MAX));
+        let mut last = Arc::clone(&source.last).lock_owned().await;
+        let at_least = source.pace.at_least;
+        let left = last.map_or(Duration::ZERO, |(ended, _)| {
+            at_least.saturating_sub(ended.elapsed())
+        });
         if !left.is_zero() {
             return Err(NotNow(left));
         }
         // The fetch continues if its client disconnects: others wait for it, too.
         let keyring = Arc::clone(self);
-        let fetching = tokio::spawn(async move { keyring.fetch(last).await });
-        let is_fetched = fetching.await.unwrap_or(false);
-        is_fetched.then_some(()).ok_or(NotNow(source.pace.at_least))
-    }
-
-    /// Fetches the keys. Returns whether that worked.
-    async fn fetch(&self, mut last: OwnedMutexGuard<Option<Attempt>>) -> bool {
-        let Some(source) = &self.source else {
-            return true;
-        };
-        let issuer = self
-            .known()
-            .as_ref()
-            .and_then(|known| known.keys.issuer().map(str::to_owned));
-        let at = Instant::now();
-        let fetched = timeout(FETCH_LIMIT, source.fetch(issuer)).await;
-        let fetched = fetched.unwrap_or(Err(Failure::Late));
-        *last = Some(Attempt {
-            ended: Instant::now(),
-            names_no_issuer: matches!(fetched, Err(Failure::NoIssuer(_))),
+        let fetching = tokio::spawn(async move {
+            let fetched = keyring.fetch().await;
+            let names_no_issuer = matches!(fetched, Err(Failure::NoIssuer(_)));
+            *last = Some((Instant::now(), names_no_issuer));
+            fetched.is_ok()
         });
-        match fetched {
-            Ok(keys) => {
-                self.replace(keys, at);
-                true
-            }
-            Err(failure) => {
-                source.discoverer.forget();
-                let kept = self.current().is_some();
-                warn!(
-                    code = "token_keys.fetch_failed",
-                    error = %failure,
-                    kept,
-                    "the keys of the token server could not be fetched"
-                );
-                false
-            }
-        }
+        let is_fetched = fetching.await.unwrap_or(false);
+        is_fetched.then_some(()).ok_or(NotNow(at_least))
     }
 
     /// Replaces all keys by those that the token server has now, even if it has none.
-    fn replace(&self, keys: Keys, at: Instant) {
-        let (count, keys) = (keys.count(), Arc::new(keys));
-        let before = self.known().replace(Known { keys, at });
-        let had_some = before.map(|known| known.keys.count() > 0);
-        if count == 0 && had_some != Some(false) {
+    async fn fetch(&self) -> Result<(), Failure> {
+        let Some(source) = &self.source else {
+            return Ok(());
+        };
+        let (before, at) = (self.known().clone(), Instant::now());
+        let issuer = before.as_ref().and_then(|(keys, _)| keys.issuer());
+        let fetched = timeout(FETCH_LIMIT, source.fetch(issuer)).await;
+        let keys = fetched
+            .unwrap_or(Err(Failure::Late))
+            .inspect_err(|failure| {
+                source.discoverer.forget();
+                warn!(
+                    code = "token_keys.fetch_failed",
+                    error = %failure,
+                    kept = self.current().is_some(),
+                    "the keys of the token server could not be fetched"
+                );
+            })?;
+        let had_some = before.map(|(keys, _)| keys.count() > 0);
+        if keys.count() == 0 && had_some != Some(false) {
             warn!(
                 code = "token_keys.none",
                 "the token server has no key for the algorithm: no token can be checked"
             );
-        } else if count > 0 && had_some != Some(true) {
-            info!(count, "the keys of the token server are known");
+        } else if keys.count() > 0 && had_some != Some(true) {
+            info!(
+                count = keys.count(),
+                "the keys of the token server are known"
+            );
         }
+        *self.known() = Some((Arc::new(keys), at));
+        Ok(())
     }
 
     /// Fetches the keys again and again; drop the future to end that. A fetch in progress still
@@ -227,8 +192,7 @@ impl Keyring {
         };
         loop {
             let refreshed = self.refresh().await;
-            let last = *source.last.lock().await;
-            if last.is_some_and(|attempt| attempt.names_no_issuer) {
+            if let Some((_, true)) = *source.last.lock().await {
                 return Err(NoIssuer);
             }
             sleep(match refreshed {
@@ -249,26 +213,26 @@ enum Failure {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     #[error(transparent)]
-    Keys(#[from] KeyError),
-    #[error(transparent)]
     NoIssuer(#[from] NoIssuer),
 }
 
 impl Source {
     /// Fetches the keys. If the server does not name its issuer now, the issuer that is `known` from
     /// before stays, so that keys can still be withdrawn.
-    async fn fetch(&self, known: Option<String>) -> Result<Keys, Failure> {
+    async fn fetch(&self, known: Option<&str>) -> Result<Keys, Failure> {
         let endpoints = self.discoverer.endpoints().await?;
         let document = fetch(self.discoverer.client().get(endpoints.keys)).await?;
-        let keys = Keys::fetched(&document, self.algorithm)?;
+        let keys = Keys::fetched(&document, self.algorithm)
+            .ok_or(FetchError::Document("is not a list of keys"))?;
         if self.issuer == Issuer::Configured {
             return Ok(keys);
         }
-        let issuer = match (self.discoverer.issuer().await, known) {
-            (Ok(Some(issuer)), _) | (Ok(None) | Err(_), Some(issuer)) => issuer,
-            (Ok(None), None) => return Err(NoIssuer.into()),
-            (Err(error), None) => return Err(error.into()),
-        };
-        Ok(keys.of_issuer(issuer))
+        let named = self.discoverer.issuer().await;
+        match (named, known) {
+            (Ok(Some(issuer)), _) => Ok(keys.of_issuer(issuer)),
+            (Ok(None) | Err(_), Some(issuer)) => Ok(keys.of_issuer(issuer)),
+            (Ok(None), None) => Err(NoIssuer.into()),
+            (Err(error), None) => Err(error.into()),
+        }
     }
 }

@@ -29,18 +29,13 @@ const PEM_START: &str = "-----BEGIN";
 /// The beginning of a public key as OpenSSH writes it.
 const SSH_START: &str = "ssh-";
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Keys {
-    source: KeySource,
-    issuer: Option<String>,
-}
-
-#[derive(Clone)]
-enum KeySource {
     /// One key for all tokens, whatever key they name.
-    Configured(DecodingKey),
+    configured: Option<DecodingKey>,
     /// Keys by name (`kid`). A key without a name is for tokens that name none.
-    Fetched(BTreeMap<Option<String>, DecodingKey>),
+    fetched: BTreeMap<Option<String>, DecodingKey>,
+    issuer: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,9 +50,6 @@ pub enum KeyError {
     /// The key cannot be read, is private, or is of another kind.
     #[error("the key is not a public key in PEM, of the kind that the algorithm needs")]
     Unreadable,
-    /// The answer of the token server is not a list of keys.
-    #[error("the answer of the token server is not a list of keys")]
-    NoList,
 }
 
 /// Whether the key that checks a token can also sign one. Such keys are never fetched.
@@ -90,30 +82,29 @@ impl Keys {
         };
         // The library would accept a private key, which then verifies no token.
         let key = key.ok().filter(|_| !pem.contains("PRIVATE KEY-----"));
-        let source = KeySource::Configured(key.ok_or(KeyError::Unreadable)?);
-        let issuer = None;
-        Ok(Self { source, issuer })
+        Ok(Self {
+            configured: Some(key.ok_or(KeyError::Unreadable)?),
+            ..Self::default()
+        })
     }
 
     /// The keys of a token server for `algorithm` (RFC 7517). Shared keys are ignored, and so are
-    /// certificates and addresses.
+    /// certificates and addresses. None where the document is no list of keys.
     ///
     /// A list without such a key is valid: then no token can be verified.
-    pub fn fetched(document: &Value, algorithm: Algorithm) -> Result<Self, KeyError> {
-        let list = document.get("keys").and_then(Value::as_array);
-        let mut keys = BTreeMap::new();
-        for entry in list.ok_or(KeyError::NoList)?.iter().take(FETCHED_MAX) {
+    pub fn fetched(document: &Value, algorithm: Algorithm) -> Option<Self> {
+        let mut keys = Self::default();
+        for entry in document.get("keys")?.as_array()?.iter().take(FETCHED_MAX) {
             // An unreadable key may be for another program.
-            let Ok(jwk) = serde_json::from_value::<Jwk>(entry.clone()) else {
-                continue;
-            };
-            if let Some(key) = usable(&jwk, algorithm) {
+            if let Ok(jwk) = serde_json::from_value::<Jwk>(entry.clone())
+                && is_usable(&jwk, algorithm)
+                && let Ok(key) = DecodingKey::from_jwk(&jwk)
+            {
                 // The first key of a name stays, so a later one cannot replace it.
-                keys.entry(jwk.common.key_id).or_insert(key);
+                keys.fetched.entry(jwk.common.key_id).or_insert(key);
             }
         }
-        let (source, issuer) = (KeySource::Fetched(keys), None);
-        Ok(Self { source, issuer })
+        Some(keys)
     }
 
     /// The same keys, for tokens of this issuer only.
@@ -129,20 +120,16 @@ impl Keys {
 
     /// The key for a token that names `id`, or none.
     pub(super) fn find(&self, id: Option<&str>) -> Option<&DecodingKey> {
-        match (&self.source, id) {
-            (KeySource::Configured(key), _) => Some(key),
-            (KeySource::Fetched(keys), Some(id)) => keys.get(&Some(id.to_owned())),
+        match id {
+            _ if self.configured.is_some() => self.configured.as_ref(),
             // A token without a key name is only valid if there is a single key.
-            (KeySource::Fetched(keys), None) if keys.len() == 1 => keys.values().next(),
-            (KeySource::Fetched(keys), None) => keys.get(&None),
+            None if self.fetched.len() == 1 => self.fetched.values().next(),
+            _ => self.fetched.get(&id.map(str::to_owned)),
         }
     }
 
     pub fn count(&self) -> usize {
-        match &self.source {
-            KeySource::Configured(_) => 1,
-            KeySource::Fetched(keys) => keys.len(),
-        }
+        self.fetched.len() + usize::from(self.configured.is_some())
     }
 }
 
@@ -153,8 +140,8 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// The key, if it is for `algorithm` and for no other purpose.
-fn usable(jwk: &Jwk, algorithm: Algorithm) -> Option<DecodingKey> {
+/// Whether the key is for `algorithm` and for no other purpose.
+fn is_usable(jwk: &Jwk, algorithm: Algorithm) -> bool {
     let common = &jwk.common;
     let signs = matches!(common.public_key_use, None | Some(PublicKeyUse::Signature));
     let operations = common.key_operations.as_deref();
@@ -168,6 +155,5 @@ fn usable(jwk: &Jwk, algorithm: Algorithm) -> Option<DecodingKey> {
         }
         _ => false,
     };
-    let is_usable = signs && verifies && is_of_algorithm && is_of_family;
-    is_usable.then(|| DecodingKey::from_jwk(jwk).ok())?
+    signs && verifies && is_of_algorithm && is_of_family
 }

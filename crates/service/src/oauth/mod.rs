@@ -1,8 +1,7 @@
 //! OAuth 2.0: checks the tokens of clients ([`verify`], [`keyring`]), gets the program's own tokens ([`credentials`]),
 //! and signs people in ([`code_flow`]). All find the token server ([`discovery`]) and talk to it over HTTP ([`http`]).
 //!
-//! The decisions are pure: [`verify::verify`] is a function of a token, keys, a time and a policy.
-//! The rest fetches keys and tokens, at a bounded rate.
+//! [`verify::verify`] decides on a token; the rest fetches keys and tokens, at a bounded rate.
 
 pub mod code_flow;
 pub mod credentials;

@@ -1,25 +1,22 @@
-//! Checks a token. The check is a pure function of the token, the keys, the time and the policy;
-//! `jsonwebtoken` decides whether the signature is good.
+//! Checks a token: `jsonwebtoken` decides on its signature, its times and its issuer.
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::slice;
-use std::time::Duration;
 
 use jsonwebtoken::dangerous::insecure_decode;
-use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Validation, decode, decode_header};
-use sampler_domain::{ClientId, Timestamp};
+use sampler_domain::ClientId;
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::discovery::same_but_for_slash;
 use super::keys::{Algorithm, Keys};
 
 /// In bytes.
-pub const TOKEN_LEN_MAX: usize = 16 * 1024;
+const TOKEN_LEN_MAX: usize = 16 * 1024;
 
-/// By how much the clocks of both sides may differ.
-const LEEWAY: Duration = Duration::from_secs(10);
+/// By how many seconds the clocks of both sides may differ.
+const LEEWAY: u64 = 10;
 
 /// The types (`typ`) of access tokens, in lower case. Tokens for other purposes, such as a logout, are
 /// signed with the same keys.
@@ -46,20 +43,13 @@ pub struct Policy {
 pub struct Audiences(Vec<String>);
 
 impl Audiences {
-    /// Reads a list that is separated by commas or spaces.
-    ///
-    /// # Errors
-    /// If the list is empty, or one of its audiences would accept every token.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
+    /// Reads a list that is separated by commas or spaces; none if the list is empty, or one of its audiences would
+    /// accept every token.
+    pub fn parse(text: &str) -> Option<Self> {
         let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
         let all: Vec<String> = parts.map(str::to_owned).collect();
-        if all.is_empty() {
-            return Err("an audience, or several with commas in between");
-        }
-        if all.iter().any(|one| one == "*") {
-            return Err("audiences, each with something before the *");
-        }
-        Ok(Self(all))
+        let is_fine = !all.is_empty() && all.iter().all(|one| one != "*");
+        is_fine.then_some(Self(all))
     }
 
     fn accept(&self, audience: &str) -> bool {
@@ -88,52 +78,40 @@ pub struct Claims {
 /// Why a token is not accepted. It contains nothing of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Longer than [`TOKEN_LEN_MAX`].
-    #[error("it is too long")]
-    TooLong,
-    /// Not three parts of base64 and JSON, or with a claim that occurs twice or has the wrong type.
-    #[error("it is malformed")]
-    Malformed,
-    #[error("it is signed with another algorithm")]
-    Algorithm,
-    /// It names an unknown key, or none although there are several.
+    /// It names an unknown key, or none although there are several. Newer keys may help.
     #[error("it is signed with an unknown key")]
     UnknownKey,
-    #[error("its signature is wrong")]
-    Signature,
-    #[error("it is not an access token")]
-    Type,
-    #[error("it has no expiry (exp)")]
-    NoEnd,
-    /// It is bound to a key or a certificate of its sender, which the receiver cannot check.
-    #[error("it is bound to its sender (cnf), so it is not a bearer token")]
-    SenderBound,
-    #[error("it has expired")]
-    Expired,
-    #[error("it is not valid yet")]
-    NotYet,
-    #[error("it is from another issuer")]
-    Issuer,
-    #[error("it is for another audience")]
-    Audience,
-    #[error("it belongs to another attempt to sign in")]
-    Nonce,
+    #[error("{0}")]
+    Refused(&'static str),
 }
 
-/// The claims that are checked or read. One that occurs twice is an error.
+impl From<Error> for TokenError {
+    fn from(error: Error) -> Self {
+        Self::Refused(match error.kind() {
+            ErrorKind::ExpiredSignature => "it has expired",
+            ErrorKind::ImmatureSignature => "it is not valid yet",
+            ErrorKind::InvalidIssuer => "it is from another issuer",
+            ErrorKind::MissingRequiredClaim(claim) if claim == "iss" => "it names no issuer",
+            ErrorKind::MissingRequiredClaim(_) => "it has no expiry (exp)",
+            ErrorKind::Base64(_)
+            | ErrorKind::Json(_)
+            | ErrorKind::Utf8(_)
+            | ErrorKind::InvalidClaimFormat(_) => "it is malformed",
+            _ => "its signature is wrong",
+        })
+    }
+}
+
+/// The claims that are read. One that occurs twice is an error.
 #[derive(Deserialize)]
 pub(super) struct Body {
-    /// In seconds, as `nbf`.
-    exp: Option<f64>,
-    nbf: Option<f64>,
-    iss: Option<String>,
     #[serde(default)]
-    pub(super) aud: Texts,
+    pub(super) aud: Value,
     #[serde(default)]
-    scope: Texts,
+    scope: Value,
     /// The scopes of Okta and Entra.
     #[serde(default)]
-    scp: Texts,
+    scp: Value,
     pub(super) user_name: Option<String>,
     pub(super) preferred_username: Option<String>,
     pub(super) email: Option<String>,
@@ -142,146 +120,97 @@ pub(super) struct Body {
     pub(super) sub: Option<String>,
     pub(super) nonce: Option<String>,
     jti: Option<String>,
-    cnf: Option<serde_json::Value>,
+    cnf: Option<Value>,
+    /// Checked by the library, which would take one that occurs twice.
+    #[serde(rename = "exp")]
+    _exp: Option<f64>,
+    #[serde(rename = "iss")]
+    _iss: Option<String>,
 }
 
 /// A claim that is one text or a list of them, or is not there.
-#[derive(Default, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Texts {
-    One(String),
-    Many(Vec<String>),
-    #[default]
-    None,
-}
-
-impl Texts {
-    pub(super) fn all(&self) -> &[String] {
-        match self {
-            Self::One(text) => slice::from_ref(text),
-            Self::Many(texts) => texts,
-            Self::None => &[],
-        }
-    }
-
-    /// The scopes: a list, as UAA writes them, or a text with spaces (RFC 9068).
-    fn scopes(&self) -> Vec<&str> {
-        match self {
-            Self::One(text) => text.split(' ').filter(|scope| !scope.is_empty()).collect(),
-            _ => self.all().iter().map(String::as_str).collect(),
-        }
+pub(super) fn texts(claim: &Value) -> Vec<&str> {
+    match claim {
+        Value::String(text) => vec![text],
+        Value::Array(texts) => texts.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
     }
 }
 
-/// Checks `token` at `now`.
+/// The scopes of a claim: a list, as UAA writes them, or a text with spaces (RFC 9068).
+fn scopes(claim: &Value) -> Vec<&str> {
+    match claim {
+        Value::String(text) => text.split(' ').filter(|scope| !scope.is_empty()).collect(),
+        list => texts(list),
+    }
+}
+
+/// Checks a token.
 ///
 /// # Errors
 /// The reason why it is not accepted. Only for [`TokenError::UnknownKey`] can newer keys help.
-pub fn verify(
-    token: &str,
-    keys: &Keys,
-    now: Timestamp,
-    policy: &Policy,
-) -> Result<Claims, TokenError> {
-    let body = check(token, keys, now, policy)?;
-    let scopes = [&body.scope, &body.scp].map(Texts::scopes).concat();
+pub fn verify(token: &str, keys: &Keys, policy: &Policy) -> Result<Claims, TokenError> {
+    let body = check(token, keys, policy)?;
+    let first_name = |names: [Option<String>; 3]| {
+        let mut names = names.into_iter().flatten();
+        names.find_map(|name| ClientId::new(&name))
+    };
+    let scopes = [&body.scope, &body.scp].map(scopes).concat();
     Ok(Claims {
         scopes: scopes.into_iter().map(str::to_owned).collect(),
         client: first_name([body.client_id, body.azp, body.sub]),
-        user: first_name([body.user_name, body.preferred_username]),
+        user: first_name([body.user_name, body.preferred_username, None]),
     })
 }
 
 /// Checks a token, and reads its claims.
-pub(super) fn check(
-    token: &str,
-    keys: &Keys,
-    now: Timestamp,
-    policy: &Policy,
-) -> Result<Body, TokenError> {
-    let body = signed_body(token, keys, policy)?;
-    check_time(&body, now)?;
-    check_kind(&body)?;
-    let issuer = policy.issuer.as_deref().or(keys.issuer());
-    let is_of = |expected| {
-        body.iss
-            .as_deref()
-            .is_some_and(|it| same_but_for_slash(it, expected))
-    };
-    if !issuer.is_none_or(is_of) {
-        return Err(TokenError::Issuer);
+pub(super) fn check(token: &str, keys: &Keys, policy: &Policy) -> Result<Body, TokenError> {
+    let refused = |why| Err(TokenError::Refused(why));
+    if token.len() > TOKEN_LEN_MAX {
+        return refused("it is too long");
     }
-    let is_for = |expected: &Audiences| body.aud.all().iter().any(|one| expected.accept(one));
+    let header = decode_header(token).map_err(|_| TokenError::Refused("it is malformed"))?;
+    let kind = header.typ.map(|typ| typ.to_ascii_lowercase());
+    if header.alg != policy.algorithm {
+        return refused("it is signed with another algorithm");
+    }
+    // Critical headers must be understood (RFC 7515, section 4.1.11), and this code understands none.
+    if header.crit.is_some() {
+        return refused("it is malformed");
+    }
+    if kind.is_some_and(|kind| !TYPES.contains(&kind.as_str())) {
+        return refused("it is not an access token");
+    }
+    let key = keys.find(header.kid.as_deref());
+    let key = key.ok_or(TokenError::UnknownKey)?;
+    let body: Body = decode(token, key, &validation(keys, policy))?.claims;
+    let is_for = |expected: &Audiences| texts(&body.aud).iter().any(|one| expected.accept(one));
     if !policy.audiences.as_ref().is_none_or(is_for) {
-        return Err(TokenError::Audience);
+        return refused("it is for another audience");
+    }
+    let id = body.jti.as_deref();
+    if id.is_some_and(|id| id.ends_with(REFRESH_TOKEN_ID_END)) {
+        return refused("it is not an access token");
+    }
+    // It needs a proof (RFC 7800) that is not checked here; without that check a thief could use it.
+    if body.cnf.is_some() {
+        return refused("it is bound to its sender (cnf), so it is not a bearer token");
     }
     Ok(body)
 }
 
-/// The body of a token whose signature is good. Its claims are not checked: the time is an argument of
-/// [`verify`], which the library does not take.
-fn signed_body(token: &str, keys: &Keys, policy: &Policy) -> Result<Body, TokenError> {
-    if token.len() > TOKEN_LEN_MAX {
-        return Err(TokenError::TooLong);
-    }
-    let header = decode_header(token).map_err(|_| TokenError::Malformed)?;
-    let algorithm = policy.algorithm;
-    if header.alg != algorithm {
-        return Err(TokenError::Algorithm);
-    }
-    // Critical headers must be understood (RFC 7515, section 4.1.11), and this code understands none.
-    if header.crit.is_some() {
-        return Err(TokenError::Malformed);
-    }
-    let kind = header.typ.map(|typ| typ.to_ascii_lowercase());
-    if kind.is_some_and(|kind| !TYPES.contains(&kind.as_str())) {
-        return Err(TokenError::Type);
-    }
-    let key = keys
-        .find(header.kid.as_deref())
-        .ok_or(TokenError::UnknownKey)?;
-    let mut validation = Validation::new(algorithm);
-    validation.required_spec_claims.clear();
-    validation.validate_exp = false;
+/// What the library checks. It has no patterns for audiences.
+fn validation(keys: &Keys, policy: &Policy) -> Validation {
+    let mut validation = Validation::new(policy.algorithm);
+    validation.leeway = LEEWAY;
+    validation.validate_nbf = true;
     validation.validate_aud = false;
-    let decoded = decode(token, key, &validation).map_err(|error| match error.kind() {
-        ErrorKind::Base64(_) | ErrorKind::Json(_) | ErrorKind::Utf8(_) => TokenError::Malformed,
-        _ => TokenError::Signature,
-    })?;
-    Ok(decoded.claims)
-}
-
-fn first_name<const N: usize>(names: [Option<String>; N]) -> Option<ClientId> {
-    names
-        .into_iter()
-        .flatten()
-        .find_map(|name| ClientId::new(&name))
-}
-
-/// Checks the times of a token: seconds, perhaps with decimals. Numbers in JSON are finite.
-fn check_time(body: &Body, now: Timestamp) -> Result<(), TokenError> {
-    let now = now.as_millis() as f64 / 1000.0;
-    let leeway = LEEWAY.as_secs_f64();
-    if now >= body.exp.ok_or(TokenError::NoEnd)? + leeway {
-        return Err(TokenError::Expired);
+    if let Some(issuer) = policy.issuer.as_deref().or(keys.issuer()) {
+        let issuer = issuer.trim_end_matches('/');
+        validation.set_issuer(&[issuer.to_owned(), format!("{issuer}/")]);
+        validation.set_required_spec_claims(&["exp", "iss"]);
     }
-    match body.nbf {
-        Some(from) if now + leeway < from => Err(TokenError::NotYet),
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// Refuses a token that is bound to its sender (RFC 7800; by a certificate RFC 8705, by `DPoP`
-/// RFC 9449). It needs a proof that is not checked here; without that check a thief could use it.
-fn check_kind(body: &Body) -> Result<(), TokenError> {
-    let id = body.jti.as_deref();
-    if id.is_some_and(|id| id.ends_with(REFRESH_TOKEN_ID_END)) {
-        return Err(TokenError::Type);
-    }
-    if body.cnf.is_some() {
-        return Err(TokenError::SenderBound);
-    }
-    Ok(())
+    validation
 }
 
 /// When a token says that it expires, in seconds. To be asked of tokens that are verified.

@@ -1,9 +1,7 @@
-//! Authentication of the API: a request with a valid token gets what the token allows.
+//! A request with a valid token gets what the token allows.
 
 use std::sync::Arc;
 
-use crate::oauth::code_flow::person;
-use crate::oauth::{Claims, Keyring, Keys, NoIssuer, NotNow, Policy, TokenError, verify};
 use axum::Router;
 use axum::extract::FromRef;
 use axum::routing::any;
@@ -13,8 +11,9 @@ use sampler_domain::ClientId;
 use tracing::info;
 
 use super::grant::Grant;
-use crate::environment::Clock;
 use crate::http::{method_not_allowed, not_found};
+use crate::oauth::code_flow::person;
+use crate::oauth::{Claims, Keyring, Keys, NoIssuer, NotNow, Policy, TokenError, verify};
 use crate::problem::{Problem, kinds};
 
 /// A request without a token only learns that one is needed (RFC 6750, section 3.1).
@@ -29,6 +28,16 @@ const INSUFFICIENT_SCOPE: HeaderValue =
 /// Seconds after which keys may be there.
 const RETRY_AFTER: u64 = 10;
 
+/// The scope of Abacus for reading the health of any program of it.
+const SYSTEM_READ: &str = "abacus.system.read";
+
+/// The checks of who reads the health of a program, and of who reads its metrics.
+#[derive(Clone)]
+pub struct Access {
+    pub health: Authenticator,
+    pub metrics: Authenticator,
+}
+
 /// Checks the tokens of an API. Clones are the same.
 #[derive(Clone)]
 pub struct Authenticator(Option<Arc<BearerCheck>>);
@@ -37,7 +46,6 @@ pub struct Authenticator(Option<Arc<BearerCheck>>);
 struct BearerCheck {
     keyring: Arc<Keyring>,
     policy: Policy,
-    clock: Arc<dyn Clock>,
 }
 
 impl Authenticator {
@@ -47,18 +55,14 @@ impl Authenticator {
     }
 
     /// Needs a bearer token.
-    pub fn bearer(keyring: Arc<Keyring>, policy: Policy, clock: Arc<dyn Clock>) -> Self {
-        Self(Some(Arc::new(BearerCheck {
-            keyring,
-            policy,
-            clock,
-        })))
+    pub fn bearer(keyring: Arc<Keyring>, policy: Policy) -> Self {
+        Self(Some(Arc::new(BearerCheck { keyring, policy })))
     }
 
     /// Whether tokens can be checked: keys are there, or none are needed.
     pub fn is_ready(&self) -> bool {
-        let Some(check) = &self.0 else { return true };
-        check.keyring.current().is_some()
+        let check = self.0.as_ref();
+        check.is_none_or(|check| check.keyring.current().is_some())
     }
 
     /// The claims of a token that did not come with a request, checked like one that did.
@@ -83,8 +87,7 @@ impl Authenticator {
             return Err(missing());
         };
         let keys = check.keys().map_err(refuse)?;
-        let now = check.clock.now();
-        person(id_token, &keys, now, &check.policy, client, nonce).map_err(refuse)
+        person(id_token, &keys, &check.policy, client, nonce).map_err(refuse)
     }
 
     /// Keeps the keys fresh; to be dropped at the end.
@@ -104,28 +107,43 @@ impl Authenticator {
     /// 401 or 403 without a token that is believed and good for anything; 503 where that cannot be
     /// said.
     pub(crate) async fn grant(&self, headers: &HeaderMap) -> Result<Grant, Problem> {
-        match &self.0 {
-            None => Ok(Grant::without_token()),
-            Some(check) => check.admit(headers).await,
-        }
+        let Some(check) = &self.0 else {
+            return Ok(Grant::without_token());
+        };
+        let claims = check.claims(token(headers)?).await?;
+        Grant::of_claims(&claims).ok_or_else(|| {
+            let client = claims.client.as_ref().map(ClientId::as_str);
+            info!(client, "a token without a scope for this was refused");
+            forbidden(
+                "The token has no scope of Sampler, such as abacus.sampler.write, \
+                 abacus.sampler.read or one for a resource.",
+            )
+        })
     }
 
-    /// The claims of the token of a request about the program itself; none where none is needed. A program without an API does not
-    /// keep its keys fresh, so keys that are older than [`keep_fresh`](Self::keep_fresh) lets them become
-    /// are fetched now.
-    pub(super) async fn claims_of_monitor(
-        &self,
-        headers: &HeaderMap,
-    ) -> Result<Option<Claims>, Problem> {
+    /// Requires the scope for reading the health of any program, or any scope of Sampler.
+    pub(crate) async fn admit_to_health(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let needed = "This needs the scope abacus.system.read, or a scope of Sampler.";
+        self.admit_monitor(headers, needed).await.map(drop)
+    }
+
+    /// Requires the scope for reading the health of any program, or a scope for reading everything.
+    pub(crate) async fn admit_to_metrics(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let needed = "This needs the scope abacus.system.read or abacus.sampler.read.";
+        let grant = self.admit_monitor(headers, needed).await?;
+        grant.require_read_everything()
+    }
+
+    /// The grant of a token with the scope for reading the health of any program, or with a scope of Sampler.
+    async fn admit_monitor(&self, headers: &HeaderMap, needed: &str) -> Result<Grant, Problem> {
         let Some(check) = &self.0 else {
-            return Ok(None);
+            return Ok(Grant::without_token());
         };
-        let token = token(headers)?;
-        if check.keyring.is_old() {
-            // Where that fails, the keys that are known decide.
-            let _ = check.keyring.refresh().await;
+        let claims = check.claims(token(headers)?).await?;
+        if claims.scopes.contains(SYSTEM_READ) {
+            return Ok(Grant::without_token());
         }
-        check.claims(token).await.map(Some)
+        Grant::of_claims(&claims).ok_or_else(|| forbidden(needed))
     }
 
     /// Needs a token for each other path below `/v1/` as well: without one, nobody learns which paths
@@ -142,20 +160,6 @@ impl Authenticator {
 }
 
 impl BearerCheck {
-    async fn admit(&self, headers: &HeaderMap) -> Result<Grant, Problem> {
-        let token = token(headers)?;
-        let claims = self.claims(token).await?;
-        let Some(grant) = Grant::of_claims(&claims) else {
-            let client = claims.client.as_ref().map(ClientId::as_str);
-            info!(client, "a token without a scope for this was refused");
-            return Err(forbidden(
-                "The token has no scope of Sampler, such as abacus.sampler.write, \
-                 abacus.sampler.read or one for a resource.",
-            ));
-        };
-        Ok(grant)
-    }
-
     /// The claims of a token. Where its key is unknown, the keys are fetched, and the check is repeated.
     /// Only keys that were fetched for this token can show that its key does not exist.
     async fn claims(&self, token: &str) -> Result<Claims, Problem> {
@@ -180,7 +184,7 @@ impl BearerCheck {
     }
 
     fn verify(&self, token: &str) -> Result<Claims, TokenError> {
-        verify(token, &*self.keys()?, self.clock.now(), &self.policy)
+        verify(token, &*self.keys()?, &self.policy)
     }
 }
 
@@ -192,17 +196,16 @@ fn refuse(error: TokenError) -> Problem {
 /// The token of the one `Authorization` header. A token anywhere else, such as in the address,
 /// where it would end up in logs, does not count.
 fn token(headers: &HeaderMap) -> Result<&str, Problem> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let (first, second) = (values.next(), values.next());
-    if second.is_some() {
-        return Err(invalid("There is more than one Authorization header."));
-    }
-    let Some(value) = first else {
-        return Err(missing());
+    let values: Vec<_> = headers.get_all(header::AUTHORIZATION).iter().collect();
+    let [value] = values.as_slice() else {
+        return Err(match values.len() {
+            0 => missing(),
+            _ => invalid("There is more than one Authorization header."),
+        });
     };
-    let Ok(text) = value.to_str() else {
-        return Err(invalid("The Authorization header is not plain ASCII."));
-    };
+    let text = value
+        .to_str()
+        .map_err(|_| invalid("The Authorization header is not plain ASCII."))?;
     match text.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(token.trim()),
         _ => Err(missing()),

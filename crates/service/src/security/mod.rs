@@ -5,8 +5,6 @@
 
 mod authenticator;
 mod grant;
-mod monitors;
 
-pub use authenticator::Authenticator;
+pub use authenticator::{Access, Authenticator};
 pub use grant::{Grant, Reach};
-pub use monitors::Access;

@@ -1,17 +1,30 @@
-//! How often each warning and error was logged, as a metric: an alarm needs no search of the log.
+//! What is done with warnings and lines besides writing them: they are counted, as a metric, so that an alarm needs no
+//! search of the log; and lines that requests cause have a bounded rate: whoever can send requests cannot flood the log.
+
+use std::fmt;
+use std::time::Duration;
 
 use metrics::counter;
-use std::fmt;
+use sampler_store::Limiter;
+use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
-use tracing_subscriber::layer::Context;
+use tracing_subscriber::layer::{Context, Filter};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::http::REQUEST_SPAN;
 
 /// The code of a warning of another library: those have none.
 const NO_CODE: &str = "none";
 
 /// The beginning of the targets of our own warnings. Their codes are literals.
 const OURS: &str = "sampler";
+
+/// Lines of one kind in one period; those beyond are left out.
+const LINES: u32 = 20;
+
+const PERIOD: Duration = Duration::from_mins(1);
 
 /// Counts warnings and errors by their `code`.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +45,7 @@ impl<S: Subscriber> Layer<S> for LogCounts {
 }
 
 /// The text of a field of an event.
-pub(super) fn text_of(event: &Event<'_>, field: &'static str) -> Option<String> {
+fn text_of(event: &Event<'_>, field: &'static str) -> Option<String> {
     let mut found = FoundText { field, text: None };
     event.record(&mut found);
     found.text
@@ -51,6 +64,34 @@ impl Visit for FoundText {
     }
 
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+}
+
+/// Lets lines of requests through only a number of times a minute for each kind. What the program does by itself,
+/// it logs at a rate of its own.
+pub(super) struct Flood(Limiter<(Identifier, Option<String>)>);
+
+impl Default for Flood {
+    fn default() -> Self {
+        Self(Limiter::new(LINES, PERIOD))
+    }
+}
+
+impl<S> Filter<S> for Flood
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+{
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, context: &Context<'_, S>) -> bool {
+        let mut spans = context.event_scope(event).into_iter().flatten();
+        let is_limited = *event.metadata().level() <= Level::INFO
+            && spans.any(|span| span.name() == REQUEST_SPAN);
+        // Of each place in the program, for each client.
+        let kind = || (event.metadata().callsite(), text_of(event, "client"));
+        !is_limited || self.0.admit(kind()).is_some()
+    }
 }
 
 #[cfg(test)]

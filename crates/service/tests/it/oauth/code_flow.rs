@@ -5,12 +5,12 @@ use sampler_service::oauth::{Algorithm, Audiences, Keys, Policy, TokenError};
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
-use super::{NOW, NOW_S, policy, with};
+use super::{now, policy, why, with};
 
 /// The name in an ID token with other claims than a good one.
 fn name(change: &Value) -> Result<String, TokenError> {
     let claims = json!({
-        "iss": "https://issuer", "aud": "console", "nonce": "n", "sub": "42", "exp": NOW_S + 60,
+        "iss": "https://issuer", "aud": "console", "nonce": "n", "sub": "42", "exp": now() + 60,
         "preferred_username": "alice",
     });
     let claims = with(claims, change);
@@ -24,7 +24,7 @@ fn name(change: &Value) -> Result<String, TokenError> {
         ..policy(Algorithm::HS256)
     };
     let keys = Keys::configured("a secret", Algorithm::HS256).unwrap();
-    person(&token, &keys, NOW, &policy, "console", "n")
+    person(&token, &keys, &policy, "console", "n")
 }
 
 #[test]
@@ -40,16 +40,16 @@ fn a_person_is_called_as_the_issuer_says() {
 #[test]
 fn an_id_token_of_another_attempt_client_issuer_or_time_is_refused() {
     for (change, error) in [
-        (json!({ "nonce": "m" }), TokenError::Nonce),
-        (json!({ "nonce": null }), TokenError::Nonce),
-        (json!({ "aud": "other" }), TokenError::Audience),
-        (json!({ "aud": "abacus.sampler" }), TokenError::Audience),
-        (json!({ "aud": null }), TokenError::Audience),
-        (json!({ "aud": ["console", "other"] }), TokenError::Audience),
-        (json!({ "azp": "other" }), TokenError::Audience),
-        (json!({ "iss": "https://other" }), TokenError::Issuer),
-        (json!({ "exp": NOW_S - 60 }), TokenError::Expired),
-        (json!({ "exp": null }), TokenError::NoEnd),
+        (json!({ "nonce": "m" }), why::NONCE),
+        (json!({ "nonce": null }), why::NONCE),
+        (json!({ "aud": "other" }), why::AUDIENCE),
+        (json!({ "aud": "abacus.sampler" }), why::AUDIENCE),
+        (json!({ "aud": null }), why::AUDIENCE),
+        (json!({ "aud": ["console", "other"] }), why::AUDIENCE),
+        (json!({ "azp": "other" }), why::AUDIENCE),
+        (json!({ "iss": "https://other" }), why::ISSUER),
+        (json!({ "exp": now() - 60 }), why::EXPIRED),
+        (json!({ "exp": null }), why::NO_END),
     ] {
         assert_eq!(name(&change), Err(error), "{change}");
     }
