@@ -15,8 +15,8 @@ fn front_of(url: &str) -> std::net::SocketAddr {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn abacus_and_uaa_over_tls_are_trusted_by_a_bundle_and_by_nothing_else() {
-    let (world, authority) = (Landscape::new("tls").await, Authority::new("Ours").unwrap());
-    let certificate = authority.issue("server").unwrap();
+    let (world, authority) = (Landscape::new("tls").await, Authority::Ours);
+    let certificate = authority.issued("server");
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
     let scopes = ["abacus.usage.sampler.write"];
     uaa.add_client("sampler", "hush", &scopes);
@@ -36,7 +36,7 @@ async fn abacus_and_uaa_over_tls_are_trusted_by_a_bundle_and_by_nothing_else() {
         .await;
 
     let worker = || world.worker().env("COLLECTOR_URL", abacus.base_url());
-    let stranger = Authority::new("Theirs").unwrap();
+    let stranger = Authority::Theirs;
     for launch in [
         worker(),
         worker().env(
@@ -99,12 +99,9 @@ async fn abacus_and_uaa_over_tls_are_trusted_by_a_bundle_and_by_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mongodb_over_tls_with_its_own_authority_and_a_client_certificate() {
-    let (world, authority) = (
-        Landscape::new("mongo_tls").await,
-        Authority::new("Ours").unwrap(),
-    );
-    let server = authority.issue("server").unwrap().display().to_string();
-    let client = authority.issue("client").unwrap().display().to_string();
+    let (world, authority) = (Landscape::new("mongo_tls").await, Authority::Ours);
+    let server = authority.issued("server").display().to_string();
+    let client = authority.issued("client").display().to_string();
     let ca = authority.certificate().display().to_string();
     // The testkit itself talks without TLS; a client that begins TLS must show a certificate.
     let flags = [
@@ -125,8 +122,8 @@ async fn mongodb_over_tls_with_its_own_authority_and_a_client_certificate() {
     let with_ca = format!("tlsCAFile={ca}");
     let with_client = format!("tlsCertificateKeyFile={client}");
 
-    let strangers = Authority::new("Theirs").unwrap();
-    let strange = strangers.issue("client").unwrap().display().to_string();
+    let strangers = Authority::Theirs;
+    let strange = strangers.issued("client").display().to_string();
     for options in [
         vec![tls.clone()],
         vec![tls.clone(), with_ca.clone()],

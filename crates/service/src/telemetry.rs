@@ -54,10 +54,14 @@ pub fn init(options: &LogOptions, traces: Option<&Traces>) -> anyhow::Result<()>
 
 /// The layer that turns events into lines. A line is one JSON object: `timestamp`, `level`, `target`, `message`,
 /// the fields of the event, and in `span` the ids of the request. Or it is text for people.
-pub fn subscriber<W: Write + 'static>(
+pub fn subscriber<W, F>(
     options: &LogOptions,
-    writer: impl Fn() -> W + Send + Sync + 'static,
-) -> anyhow::Result<impl Subscriber + Send + Sync> {
+    writer: F,
+) -> anyhow::Result<impl Subscriber + Send + Sync + use<W, F>>
+where
+    W: Write + 'static,
+    F: Fn() -> W + Send + Sync + 'static,
+{
     let lines = lines(is_text(options.format, false), writer);
     Ok(Registry::default().with(lines.with_filter(filter(options)?)))
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use opentelemetry::global;
-use opentelemetry::propagation::Injector;
+use opentelemetry_http::HeaderInjector;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{
     AGE, AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
@@ -195,20 +195,11 @@ impl From<reqwest::Error> for SendError {
 /// The header `traceparent`, so that the upstream can continue the trace. Empty where traces are not
 /// exported.
 fn trace_context() -> HeaderMap {
-    let mut headers = Headers(HeaderMap::new());
-    global::get_text_map_propagator(|propagator| propagator.inject(&mut headers));
-    headers.0
-}
-
-struct Headers(HeaderMap);
-
-impl Injector for Headers {
-    fn set(&mut self, name: &str, value: String) {
-        let name = HeaderName::from_bytes(name.as_bytes());
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::try_from(value)) {
-            self.0.insert(name, value);
-        }
-    }
+    let mut headers = HeaderMap::new();
+    global::get_text_map_propagator(|propagator| {
+        propagator.inject(&mut HeaderInjector(&mut headers));
+    });
+    headers
 }
 
 /// The `Date` of an answer. That of one from a cache, which has an `Age`, is old.

@@ -1,16 +1,10 @@
 //! Certificates of an authority of our own, and TLS in front of what speaks without.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
-};
-use tempfile::TempDir;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -19,49 +13,28 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// An authority that only configured clients trust, with a folder for its certificates.
-#[derive(Debug)]
-pub struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
-    folder: TempDir,
+/// An authority that only configured clients trust. Its certificates are valid until 2120, for 127.0.0.1 and localhost.
+#[derive(Clone, Copy, Debug)]
+pub enum Authority {
+    Ours,
+    Theirs,
 }
 
 impl Authority {
-    /// A new authority of that name.
-    pub fn new(name: &str) -> Result<Self> {
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params.distinguished_name.push(DnType::CommonName, name);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
-        let folder = TempDir::with_prefix("sampler-tls-").context("a folder for certificates")?;
-        fs::write(folder.path().join("ca.pem"), issuer.pem()).context("writing a certificate")?;
-        Ok(Self { issuer, folder })
-    }
-
     /// The file of its own certificate.
-    pub fn certificate(&self) -> PathBuf {
-        self.folder.path().join("ca.pem")
+    pub fn certificate(self) -> PathBuf {
+        self.issued("ca")
     }
 
-    /// Issues a certificate for 127.0.0.1 and localhost, for a server or a client of that name.
-    /// The file holds its key, too, as MongoDB wants it.
-    pub fn issue(&self, name: &str) -> Result<PathBuf> {
-        let names = ["127.0.0.1", "localhost"].map(str::to_owned);
-        let mut params = CertificateParams::new(names)?;
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ServerAuth,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ];
-        params.use_authority_key_identifier_extension = true;
-        let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &self.issuer)?;
-        let path = self.folder.path().join(format!("{name}.pem"));
-        let text = format!("{}{}", certificate.pem(), key.serialize_pem());
-        fs::write(&path, text).context("writing a certificate")?;
-        Ok(path)
+    /// The file of a certificate that it has issued, for a `server` or a `client`. It holds the key, too, as MongoDB
+    /// wants it.
+    pub fn issued(self, name: &str) -> PathBuf {
+        let folder = match self {
+            Self::Ours => "ours",
+            Self::Theirs => "theirs",
+        };
+        let certificates = Path::new(env!("CARGO_MANIFEST_DIR")).join("certificates");
+        certificates.join(folder).join(name).with_extension("pem")
     }
 }
 

@@ -26,7 +26,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use sampler_store::Limiter;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -128,24 +128,15 @@ pub async fn serve_with(
         let _ = timeout(LAST_REQUESTS, connections.wait()).await;
     };
     let mut drained = pin!(drained);
-    let mut stopping_since = None;
     loop {
-        // Clients without end must not hold up the stop.
-        if shutdown.is_stopping()
-            && stopping_since.get_or_insert_with(Instant::now).elapsed() >= LAST_REQUESTS
-        {
-            break;
-        }
         tokio::select! {
-            // First what the system has accepted already: its clients may have sent their requests.
-            biased;
             (stream, place) = server.accept(&listener) => {
                 connections.spawn(server.clone().serve_connection(stream, place));
             }
             () = &mut drained => break,
         }
     }
-    // What the system has accepted since: its clients may have sent their requests, too.
+    // What the system has accepted already: its clients may have sent their requests.
     while let Some((stream, place)) = server.accept(&listener).now_or_never() {
         connections.spawn(server.clone().serve_connection(stream, place));
     }
