@@ -1,22 +1,25 @@
-//! What all pages have: the frame, the page that says why there is no other, and headers that keep a
-//! browser from being used against us.
+//! What all pages have: the frame with its files, the page that says why there is no other, and headers
+//! that keep a browser from being used against us.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use askama::Template;
-use axum::extract::{Request, State};
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::extract::{Path, Request, State};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use http::header::{
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY, RETRY_AFTER,
-    SET_COOKIE,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
+    RETRY_AFTER, SET_COOKIE,
 };
 
 use crate::api::Refusal;
 use crate::session::Session;
 use crate::visit::Visit;
-use crate::{Console, PATH, files, show};
+use crate::{Console, PATH, show};
 
 /// Nothing but our own files, no frame around us, and forms that lead to us alone.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -28,7 +31,7 @@ const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-p
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 
 /// The pages of the navigation: the last segment of the path of each, and its name.
-const PLACES: [(&str, &str); 5] = [
+pub(crate) const PLACES: [(&str, &str); 5] = [
     ("", "Overview"),
     ("spans", "Spans"),
     ("suspended", "Suspended"),
@@ -66,7 +69,7 @@ pub(crate) async fn complete(
 impl Visit {
     /// The address of a file.
     pub(crate) fn file(&self, name: &str) -> String {
-        format!("{}/assets/{}/{name}", self.root, *files::RELEASE)
+        format!("{}/assets/{}/{name}", self.root, *RELEASE)
     }
 
     /// Whether every page says that sampling is paused.
@@ -74,15 +77,12 @@ impl Visit {
         self.session.is_some() && (self.console.parts.is_paused)()
     }
 
-    /// The pages that the session may see, and whether this is one of them.
-    pub(crate) fn places(&self) -> Vec<(&'static str, &'static str, bool)> {
+    /// Which of [`PLACES`] the page belongs to, and the name of that.
+    pub(crate) fn place(&self) -> (&str, &'static str) {
         let own = self.path.strip_prefix(PATH).unwrap_or_default();
         let own = own.split('/').nth(1).unwrap_or_default();
-        let may_see = |place| self.is_admin() || (self.session.is_some() && place != "audit");
-        let places = PLACES.into_iter().filter(|(place, _)| may_see(*place));
-        places
-            .map(|(place, name)| (place, name, place == own))
-            .collect()
+        let known = PLACES.into_iter().find(|(place, _)| *place == own);
+        known.unwrap_or((own, ""))
     }
 
     /// The secret that each form must repeat.
@@ -110,4 +110,31 @@ fn refused(visit: Visit, refusal: Refusal) -> Response {
     let headers = response.headers_mut();
     headers.extend(wait.map(|wait| (RETRY_AFTER, wait)));
     response
+}
+
+const STYLE: &str = include_str!("../assets/console.css");
+const SCRIPT: &str = include_str!("../assets/console.js");
+const ICON: &str = include_str!("../assets/icon.svg");
+
+/// A hash of all files of this release. Addresses have it, so that a browser may keep the files for ever.
+static RELEASE: LazyLock<String> = LazyLock::new(|| {
+    let all = digest(&SHA256, [STYLE, SCRIPT, ICON].concat().as_bytes());
+    URL_SAFE_NO_PAD.encode(all)
+});
+
+/// `GET /console/assets/{release}/{name}`. The address of another release answers with this one's
+/// content, which is not kept.
+pub(crate) async fn file(Path((release, name)): Path<(String, String)>) -> Response {
+    let (kind, content) = match name.as_str() {
+        "console.css" => ("text/css; charset=utf-8", STYLE),
+        "console.js" => ("text/javascript; charset=utf-8", SCRIPT),
+        "icon.svg" => ("image/svg+xml", ICON),
+        _ => return StatusCode::NOT_FOUND.into_response(),
+    };
+    let caching = if release == *RELEASE {
+        "public, max-age=31536000, immutable"
+    } else {
+        "no-store"
+    };
+    ([(CONTENT_TYPE, kind), (CACHE_CONTROL, caching)], content).into_response()
 }

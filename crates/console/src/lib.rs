@@ -8,7 +8,6 @@
 mod api;
 mod cookies;
 mod csv;
-mod files;
 mod frame;
 mod pages;
 mod query;
@@ -94,7 +93,7 @@ impl Console {
             .route("/console/sign-in", get(sign_in::begin))
             .route("/console/callback", get(sign_in::complete))
             .route("/console/signed-out", get(sign_in::ended))
-            .route("/console/assets/{release}/{name}", get(files::serve))
+            .route("/console/assets/{release}/{name}", get(frame::file))
             .layer(from_fn_with_state(Arc::clone(&console), frame::complete))
             .with_state(console)
     }

@@ -22,7 +22,9 @@ pub(crate) const FIELDS: [&str; 8] = [
 pub(crate) fn label(name: &str) -> String {
     let words = name.replace("_id", "").replace('_', " ");
     let zone = if is_time(name) { ", UTC" } else { "" };
-    format!("{}{}{zone}", words[..1].to_uppercase(), &words[1..])
+    let mut letters = words.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).chain(zone.chars()).collect()
 }
 
 pub(crate) fn is_time(name: &str) -> bool {
@@ -45,6 +47,10 @@ impl Query {
     pub(crate) fn get(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(given, _)| given == name);
         found.map_or("", |(_, value)| value)
+    }
+
+    pub(crate) fn is(&self, name: &str, value: &str) -> bool {
+        self.get(name) == value
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -190,6 +196,19 @@ mod tests {
             [query.for_api().get("plan_id"), &query.shown("plan_id")],
             ["2026-11-20"; 2]
         );
+    }
+
+    #[test]
+    fn a_label_is_made_of_whatever_somebody_calls_a_field() {
+        for (name, expected) in [
+            ("organization_id", "Organization"),
+            ("from", "From, UTC"),
+            ("\u{e9}t\u{e9}", "\u{c9}t\u{e9}"),
+            ("_id", ""),
+            ("", ""),
+        ] {
+            assert_eq!(label(name), expected);
+        }
     }
 
     #[test]

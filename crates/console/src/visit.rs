@@ -43,9 +43,6 @@ pub(crate) struct Form {
     pub(crate) fields: Query,
 }
 
-/// A field of a search with values to choose from: its name, the label of none of them, and the values.
-pub(crate) type Choice = (&'static str, &'static str, Vec<String>);
-
 /// What is around the items of a list.
 #[derive(Default)]
 pub(crate) struct Around {

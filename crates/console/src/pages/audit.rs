@@ -9,16 +9,13 @@ use serde_json::Value;
 
 use crate::api::Refusal;
 use crate::frame::render;
-use crate::visit::{Around, Choice, Visit};
+use crate::visit::{Around, Visit};
 use crate::{query, show};
 
 #[derive(Template)]
 #[template(path = "audit.html")]
 struct AuditPage {
     visit: Visit,
-    title: &'static str,
-    fields: [&'static str; 4],
-    choices: Vec<Choice>,
     items: Option<Vec<Act>>,
     around: Around,
 }
@@ -27,12 +24,9 @@ struct AuditPage {
 pub(crate) async fn show(visit: Visit) -> Result<Response, Refusal> {
     let (items, around) = visit.list("/v1/audit", &visit.query.for_api()).await?;
     let page = AuditPage {
-        title: "Audit",
-        fields: ["who", "span", "from", "to"],
-        choices: Vec::new(),
+        visit,
         items,
         around,
-        visit,
     };
     Ok(render(page.around.status(), &page))
 }

@@ -7,14 +7,12 @@ use sampler_api::Span;
 use crate::api::{self, Refusal};
 use crate::csv;
 use crate::frame::render;
-use crate::query::{self, FIELDS, Query};
+use crate::query::{self, Query};
 use crate::show;
-use crate::visit::{Around, Choice, Visit};
+use crate::visit::{Around, Visit};
 
 /// The spans that were received last, which are shown where nothing is asked for.
 const LATEST: &str = "order=received&limit=20";
-
-const STATES: [&str; 4] = ["open", "stopped", "complete", "suspended"];
 
 const FILE: [csv::Column; 14] = [
     ("span", "/id"),
@@ -37,9 +35,6 @@ const FILE: [csv::Column; 14] = [
 #[template(path = "spans.html")]
 struct SpansPage {
     visit: Visit,
-    title: &'static str,
-    fields: [&'static str; 8],
-    choices: Vec<Choice>,
     items: Option<Vec<Span>>,
     around: Around,
     is_latest: bool,
@@ -64,13 +59,10 @@ pub(crate) async fn list(visit: Visit) -> Result<Response, Refusal> {
         listed => listed?,
     };
     let page = SpansPage {
-        title: "Spans",
-        fields: FIELDS,
-        choices: vec![("state", "any", STATES.map(str::to_owned).to_vec())],
+        visit,
         items,
         around,
         is_latest,
-        visit,
     };
     Ok(render(page.around.status(), &page))
 }

@@ -12,19 +12,14 @@ use crate::csv;
 use crate::frame::render;
 use crate::query::{self, FIELDS};
 use crate::show;
-use crate::visit::{Around, Choice, Visit};
+use crate::visit::{Around, Visit};
 
 const SUMS: &str = "/v1/usages";
-
-const WINDOWS: [&str; 3] = ["month", "day", "hour"];
 
 #[derive(Template)]
 #[template(path = "usage.html")]
 struct UsagePage {
     visit: Visit,
-    title: &'static str,
-    fields: [&'static str; 8],
-    choices: Vec<Choice>,
     items: Option<Vec<Sum>>,
     around: Around,
     is_asked: bool,
@@ -42,18 +37,7 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, Refusal> {
     } else {
         (None, Around::default())
     };
-    let ids = FIELDS.iter().filter(|name| name.ends_with("_id"));
-    let mut groups: Vec<String> = ids.map(|name| (*name).to_owned()).collect();
-    // An address may name several groups.
-    let given = visit.query.get("group_by").to_owned();
-    groups.extend(given.contains(',').then_some(given));
     let page = UsagePage {
-        title: "Usage",
-        fields: FIELDS,
-        choices: vec![
-            ("window", "all", WINDOWS.map(str::to_owned).to_vec()),
-            ("group_by", "nothing", groups),
-        ],
         columns: Columns::of(items.as_deref().unwrap_or_default()),
         items,
         around,
@@ -61,6 +45,15 @@ pub(crate) async fn show(visit: Visit) -> Result<Response, Refusal> {
         visit,
     };
     Ok(render(page.around.status(), &page))
+}
+
+impl UsagePage {
+    /// What sums can be grouped by. An address may name several fields.
+    fn groups(&self) -> Vec<&str> {
+        let ids = FIELDS.into_iter().filter(|name| name.ends_with("_id"));
+        let given = self.visit.query.get("group_by");
+        ids.chain(given.contains(',').then_some(given)).collect()
+    }
 }
 
 /// What sums have besides windows, numbers and durations: the fields that they are grouped by, and the
@@ -86,20 +79,16 @@ impl Columns {
                 continue;
             }
             let unit = amount.unit.as_ref().map(|unit| format!(" {unit}"));
-            let mut add = |name, hourly| {
+            let exact = format!("{measure}{} \u{d7} ms", unit.unwrap_or_default());
+            let hourly = amount.hourly();
+            let hourly = hourly.map(|hourly| (format!("{measure} {}", hourly.name), Some(hourly)));
+            for (name, hourly) in std::iter::once((exact, None)).chain(hourly) {
                 let measure = measure.clone();
                 amounts.push(Amounts {
                     measure,
                     name,
                     hourly,
                 });
-            };
-            add(
-                format!("{measure}{} \u{d7} ms", unit.unwrap_or_default()),
-                None,
-            );
-            if let Some(hourly) = amount.hourly() {
-                add(format!("{measure} {}", hourly.name), Some(hourly));
             }
         }
         let groups = sums.first().map(|sum| sum.group.keys().cloned().collect());
