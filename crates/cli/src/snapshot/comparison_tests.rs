@@ -1,241 +1,148 @@
-//! Each test says what spans ran, and what a snapshot then finds.
+//! Each case says what spans ran, and what a snapshot then proposes.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-const HOUR: Millis = 3_600_000;
-const DAY: Millis = 24 * HOUR;
 /// The time of each snapshot.
-const AT: Millis = 1_795_352_400_000;
-const BEGAN: Millis = AT - 3 * DAY;
+const AT: Millis = 1_000;
 
 fn measures(text: &str) -> Vec<Measured> {
     serde_json::from_str(text).unwrap()
 }
 
 fn target(name: &str, plan: &str) -> Target {
-    let mut ids = json!({ "organization_id": "o", "space_id": "s", "consumer_id": "c",
-                          "resource_id": "r" });
-    ids["plan_id"] = json!(plan);
-    ids["resource_instance_id"] = json!(name);
+    let ids = json!({ "organization_id": "o", "space_id": "s", "consumer_id": "c", "resource_id": "r",
+                      "plan_id": plan, "resource_instance_id": name });
     serde_json::from_value(ids).unwrap()
 }
 
-fn instance(name: &str, plan: &str) -> Instance {
+/// An instance as `name plan`, or `name plan since`.
+fn instance(text: &str) -> Instance {
+    let words: Vec<&str> = text.split(' ').collect();
     Instance {
-        target: target(name, plan),
-        since: None,
+        target: target(words[0], words[1]),
+        since: words.get(2).map(|since| since.parse().unwrap()),
         measured_usage: None,
     }
 }
 
-fn since(name: &str, plan: &str, since: Millis) -> Instance {
-    Instance {
-        since: Some(since),
-        ..instance(name, plan)
-    }
-}
-
-fn span(name: &str, plan: &str, start: Millis, end: Option<Millis>) -> SpanSeen {
+/// A span as `name plan start`, or `name plan start end`.
+fn span(text: &str) -> SpanSeen {
+    let words: Vec<&str> = text.split(' ').collect();
     SpanSeen {
-        id: format!("{name}-{plan}-{start}"),
-        target: target(name, plan),
+        id: text.to_owned(),
+        target: target(words[0], words[1]),
         measured_usage: measures(r#"[{"measure":"memory","quantity":512}]"#),
-        start,
-        end,
+        start: words[2].parse().unwrap(),
+        end: words.get(3).map(|end| end.parse().unwrap()),
     }
 }
 
-fn compared(spans: &[SpanSeen], instances: &[Instance], floor: Millis) -> Value {
-    serde_json::to_value(compare(AT, floor, instances, spans)).unwrap()
+/// All of a list.
+fn listed<T>(text: &str, read: fn(&str) -> T) -> Vec<T> {
+    let items = text.split(',').map(str::trim);
+    items.filter(|it| !it.is_empty()).map(read).collect()
 }
 
-/// The proposals of the three lists: instance, plan, and at how many ms before the snapshot.
-fn proposed(answer: &Value) -> [Vec<(&str, &str, Millis)>; 3] {
-    ["open_without_instance", "instance_without_span", "differs"].map(|list| {
-        let items = answer[list].as_array().unwrap().iter();
-        let proposals = items.map(|item| {
-            let proposal = &item["proposal"];
-            let id = |name: &str| proposal[name].as_str().unwrap();
-            let before = AT - proposal["timestamp"].as_i64().unwrap();
-            (id("resource_instance_id"), id("plan_id"), before)
-        });
-        proposals.collect()
-    })
+/// The proposed events, in their order.
+fn proposed(difference: &Difference) -> String {
+    let found = difference.items().map(|(_, found)| {
+        let Event {
+            r#type,
+            target,
+            timestamp,
+            ..
+        } = &found.proposal;
+        let (name, plan) = (&target.resource_instance_id, &target.plan_id);
+        format!("{type} {name} {plan} {timestamp}")
+    });
+    found.collect::<Vec<_>>().join(", ")
 }
 
-#[track_caller]
-fn proposes(answer: &Value, expected: [&[(&str, &str, Millis)]; 3]) {
-    assert_eq!(proposed(answer), expected, "{answer:#}");
-}
+/// What ran, what runs by the provider, and what is proposed.
+const CASES: &str = "
+i large 5              | i large            |
+i large 5              |                    | stop i large 1000
+                       | i large            | start i large 1000
+i small 5              | i large            | update i large 1000
+i large 1000           | i large            |
+i large 1001           | i large, j large 5 | start j large 5
+i small 1001           | i large 5          |
+i large 1001           |                    |
+i large 5 1001         | i large            |
+i small 5 1003         | i large            |
+i large 5 1000         | i large            | start i large 1000
+i small 5, i large 5   | i large, i huge    | update i huge 1000
+i small 5              | i large 5, i huge 5 | stop i small 1000, start i large 1000, start i huge 1000
+i small 5, i large 5   |                    | stop i small 1000, stop i large 1000";
 
 #[test]
 fn what_ran_then_is_compared() {
-    let spans = [
-        span("agrees", "large", AT - 5, None),
-        span("gone", "large", AT - 4, None),
-        span("plan", "small", AT - 3, None),
-        span("measures", "large", AT - 2, None),
-    ];
-    let mut agrees = instance("agrees", "large");
-    agrees.measured_usage = Some(measures(r#"[{"measure":"memory","quantity":512.0}]"#));
-    let mut other = instance("measures", "large");
-    other.measured_usage = Some(measures(r#"[{"measure":"memory","quantity":2}]"#));
-    let new = since("new", "large", AT - DAY);
-    let all = vec![
-        agrees,
-        instance("plan", "large"),
-        other,
-        new,
-        instance("bare", "large"),
-    ];
-    let answer = compared(&spans, &all, 0);
-    assert_eq!((&answer["at"], &answer["checked"]), (&json!(AT), &json!(5)));
-    proposes(
-        &answer,
-        [
-            &[("gone", "large", 0)],
-            &[("bare", "large", 0), ("new", "large", DAY)],
-            &[("measures", "large", 0), ("plan", "large", 0)],
-        ],
-    );
-    let [gone, bare, plan, measures] = [
-        &answer["open_without_instance"][0],
-        &answer["instance_without_span"][0],
-        &answer["differs"][1],
-        &answer["differs"][0],
-    ];
-    assert_eq!(gone["span"], format!("gone-large-{}", AT - 4));
-    assert_eq!(gone["proposal"]["type"], "stop");
-    assert_eq!(bare["proposal"]["measured_usage"], json!([]));
-    let kept = json!([{ "measure": "memory", "quantity": 512 }]);
-    let said = json!([{ "plan_id": "large" }, { "plan_id": "small" }]);
-    assert_eq!(json!([plan["expected"], plan["kept"]]), said);
-    assert_eq!(plan["proposal"]["previous"], json!({ "plan_id": "small" }));
-    assert_eq!(plan["proposal"]["measured_usage"], kept);
-    assert_eq!(measures["kept"], json!({ "measured_usage": kept }));
-    assert_eq!(measures["proposal"]["previous"], Value::Null);
-    assert_eq!(measures["proposal"]["measured_usage"][0]["quantity"], 2);
-    // Asking again proposes the same, under the same ids.
-    assert_eq!(compared(&spans, &all, 0), answer);
+    for case in CASES.trim().lines() {
+        let [spans, instances, expected] = case.split('|').collect::<Vec<_>>()[..] else {
+            panic!("{case}");
+        };
+        let instances = listed(instances, instance);
+        let difference = compare(AT, 0, &instances, &listed(spans, span));
+        assert_eq!(proposed(&difference), expected.trim(), "{case}");
+        assert_eq!((difference.at, difference.checked), (AT, instances.len()));
+    }
 }
 
-#[test]
-fn the_time_of_the_snapshot_decides() {
-    let spans = [
-        span("later", "large", AT + 1, None),
-        span("at", "large", AT, None),
-        span("ran", "large", AT - 9, Some(AT + 1)),
-        span("over", "large", AT - 9, Some(AT)),
-        // It ran with another plan until now: a start would bill that time twice.
-        span("moved", "small", AT - 9, Some(AT + 3)),
-        // Two plans at once.
-        span("two", "small", AT - 9, None),
-        span("two", "large", AT - 9, None),
-    ];
-    let all = ["at", "ran", "over", "moved"].map(|name| instance(name, "large"));
-    let two = ["large", "huge"].map(|plan| instance("two", plan));
-    let answer = compared(&spans, &[&all[..], &two].concat(), 0);
-    proposes(
-        &answer,
-        [&[], &[("over", "large", 0)], &[("two", "huge", 0)]],
-    );
-    assert_eq!(answer["differs"][0]["kept"], json!({ "plan_id": "small" }));
-    let none = compared(&spans, &[], 0);
-    let open = [("at", "large", 0), ("two", "small", 0), ("two", "large", 0)];
-    proposes(&none, [&open, &[], &[]]);
-}
-
-/// A start is never dated at a time that is billed already.
+/// A start is never dated at a time that is billed already, nor so far back that it is refused. It is dated behind a
+/// span of no length, for that may be of the very same event.
 #[test]
 fn starts_are_dated_behind_what_is_billed() {
-    let ended = |plan, start, end| span("i", plan, start, Some(end));
-    let large = |before| vec![("i", "large", before)];
-    for (why, spans, expected) in [
-        ("nothing before", vec![], large(3 * DAY)),
-        (
-            "another plan ended",
-            vec![ended("small", BEGAN, AT - DAY)],
-            large(DAY),
-        ),
-        (
-            "it was stopped by mistake",
-            vec![ended("large", BEGAN, AT - DAY)],
-            large(DAY),
-        ),
-        (
-            "of no length",
-            vec![ended("large", BEGAN, BEGAN)],
-            large(3 * DAY - 1),
-        ),
-        (
-            "of no length within",
-            vec![ended("large", BEGAN + 1, BEGAN + 1)],
-            large(3 * DAY - 2),
-        ),
-        (
-            "ended before",
-            vec![ended("small", BEGAN - DAY, BEGAN - 1)],
-            large(3 * DAY),
-        ),
-        (
-            "up to the snapshot",
-            vec![ended("small", BEGAN, AT)],
-            large(0),
-        ),
-        (
-            "the last end counts",
-            vec![
-                ended("large", BEGAN - DAY, BEGAN + 3),
-                ended("small", BEGAN + 2, BEGAN + 9),
-                ended("large", BEGAN + 4, BEGAN + 5),
-            ],
-            large(3 * DAY - 9),
-        ),
-        (
-            "it began since",
-            vec![span("i", "small", AT + 1, None)],
-            vec![],
-        ),
-        (
-            "of another",
-            vec![span("j", "small", BEGAN, Some(AT - 5))],
-            large(3 * DAY),
-        ),
+    for (spans, floor, start) in [
+        ("", 0, 100),
+        ("i small 100 700", 0, 700),
+        ("i large 100 700", 0, 700),
+        ("i large 100 100", 0, 101),
+        ("i large 101 101", 0, 102),
+        ("i small 50 99", 0, 100),
+        ("i small 100 1000", 0, 1_000),
+        ("i large 50 103, i small 102 109, i large 104 105", 0, 109),
+        ("j small 100 900", 0, 100),
+        ("", 300, 300),
+        ("", 2_000, 1_000),
     ] {
-        let answer = compared(&spans, &[since("i", "large", BEGAN)], 0);
-        assert_eq!(proposed(&answer)[1], expected, "{why}: {answer:#}");
+        let difference = compare(AT, floor, &[instance("i large 100")], &listed(spans, span));
+        let expected = format!("start i large {start}");
+        assert_eq!(proposed(&difference), expected, "{spans}");
     }
 }
 
 #[test]
-fn a_start_is_dated_at_the_snapshot_where_another_plan_ran_until_then() {
-    let spans = [span("i", "small", BEGAN, None)];
-    let all = ["large", "huge"].map(|plan| since("i", plan, BEGAN));
-    let answer = compared(&spans, &all, 0);
-    let starts = [("i", "large", 0), ("i", "huge", 0)];
-    proposes(&answer, [&[("i", "small", 0)], &starts, &[]]);
-}
-
-#[test]
-fn a_start_is_never_dated_so_far_back_that_it_is_refused() {
-    let all = vec![
-        since("i", "large", BEGAN - 99 * DAY),
-        since("j", "large", BEGAN + 7),
-    ];
-    let answer = compared(&[], &all, BEGAN);
-    let starts = [("i", "large", 3 * DAY), ("j", "large", 3 * DAY - 7)];
-    proposes(&answer, [&[], &starts, &[]]);
-    // It is not dated behind the snapshot for that.
-    let answer = compared(&[], &all, AT + DAY);
-    proposes(&answer, [&[], &[("i", "large", 0), ("j", "large", 0)], &[]]);
+fn measures_that_the_provider_names_are_compared() {
+    let ran = [span("i small 5")];
+    let found = |quantity: &str, plan: &str| -> Value {
+        let mut instance = instance(&format!("i {plan}"));
+        let text = format!(r#"[{{"measure":"memory","quantity":{quantity}}}]"#);
+        instance.measured_usage = Some(measures(&text));
+        serde_json::to_value(compare(AT, 0, &[instance], &ran)).unwrap()["differs"][0].clone()
+    };
+    assert_eq!(found("512.0", "small"), Value::Null);
+    let kept = json!({ "measured_usage": [{ "measure": "memory", "quantity": 512 }] });
+    let other = found("2", "small");
+    assert_eq!(
+        (&other["kept"], &other["span"]),
+        (&kept, &json!("i small 5"))
+    );
+    assert_eq!(other["proposal"]["measured_usage"][0]["quantity"], 2);
+    assert_eq!(other["proposal"]["previous"], Value::Null);
+    let plan = found("512", "large");
+    let said = json!([{ "plan_id": "large" }, { "plan_id": "small" }]);
+    assert_eq!(json!([plan["expected"], plan["kept"]]), said);
+    assert_eq!(plan["proposal"]["previous"], json!({ "plan_id": "small" }));
+    // Asking again proposes the same, under the same id.
+    assert_eq!(found("512", "large"), plan);
 }
 
 #[test]
 fn quantities_are_proposed_as_they_are_written() {
     let exact = r#"[{"measure":"memory","quantity":31.245270191439438}]"#;
-    let mut new = instance("i", "large");
+    let mut new = instance("i large");
     new.measured_usage = Some(measures(exact));
     let difference = compare(AT, 0, &[new], &[]);
     let body = difference.instance_without_span[0].proposal.body();

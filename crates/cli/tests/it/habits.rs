@@ -65,29 +65,6 @@ fn a_plan_is_mapped_once() {
     assert_eq!(stub.whats()[0], "POST /v1/mappings");
 }
 
-/// Neither text nor a table of commas: that is said.
-#[test]
-fn a_file_of_another_kind_is_known() {
-    let stub = Stub::keeping();
-    let (semicolons, tabs) = (
-        "organization_id;start;end\no;1;2\n",
-        "organization_id\tstart\no\t1\n",
-    );
-    for (name, text, part) in [
-        ("a.ndjson", "\u{0}\u{1}\u{2}", "it is not text"),
-        ("b.csv", semicolons, "commas separate columns"),
-        ("c.csv", tabs, "commas separate columns"),
-        ("d.csv", "PK\u{3}\u{4}", "save the sheet as CSV"),
-        ("e.json", "[]", "--format ndjson or csv"),
-    ] {
-        let (_folder, path) = file(name, text);
-        stub.run(&["verify", &path]).tells(2, &[part]);
-        stub.run(&["events", "preview", &path]).tells(2, &[part]);
-        stub.send(&path, &[]).tells(2, &[part]);
-    }
-    assert_eq!(stub.seen().len(), 0);
-}
-
 /// What a terminal shows of a command: `script` is one.
 fn on_a_terminal(stub: &Stub, command: &str) -> String {
     let program = env!("CARGO_BIN_EXE_sampler");
@@ -116,55 +93,50 @@ fn a_terminal_sees_how_far_it_is() {
 /// What a terminal would take for commands, and marks of direction.
 const COMMANDS: &str = "\u{1b}]0;x\u{7}\u{9b}31m\u{9d}0;y\u{9c}\u{202e}\u{2066}\u{200b}\u{e0041}";
 
-/// A server that answers with commands to a terminal wherever there is a text.
+/// A server whose texts are all commands to a terminal.
 fn hostile_server(kind: &'static str) -> Stub {
-    Stub::start(move |_, _| {
-        let word = |name: &str| json!({ name: COMMANDS });
-        let mut item = json!({
-            "id": COMMANDS, "cause": COMMANDS, "at": NOW, "since": NOW, "probe_at": NOW,
-            "who": COMMANDS, "act": COMMANDS, "subject": COMMANDS, "reason": COMMANDS,
-            "before": word("b"), "after": word("a"), "outcome": COMMANDS, "error": COMMANDS,
-            "resource_id": COMMANDS, "plan_id": COMMANDS, "spans": 1, "set_aside": 1,
-        });
-        item[COMMANDS] = json!(COMMANDS);
-        let problem = json!({
-            "type": "/problems/overloaded", "title": COMMANDS, "status": 400,
-            "detail": COMMANDS, "errors": [{ "pointer": COMMANDS, "detail": COMMANDS }],
-        });
-        match kind {
-            "problem" => Reply::of(400, problem),
-            "text" => Reply::of(500, json!(COMMANDS)),
-            _ => json!({ "items": [item], "rate": COMMANDS }).into(),
-        }
+    let mut world = World::new();
+    world.add("orders", NOW - 50 * HOUR, 2, true);
+    let mut span = world.spans.remove(0);
+    let usage = world.usages.remove("span-orders").unwrap().remove(0);
+    span["delivery"]["last_error"] = json!({ "at": NOW, "status": 400, "error": "" });
+    let act =
+        json!({ "at": NOW, "who": "", "act": "", "subject": "", "outcome": "", "reason": "" });
+    Stub::start(move |seen, _| {
+        let error = json!({ "pointer": "", "detail": "" });
+        let problem = json!({ "type": "", "title": "", "detail": "", "errors": [error] });
+        let answer = match (kind, seen.what.as_str()) {
+            ("problem", _) => return Reply::of(400, hostile(problem)),
+            ("text", _) => return Reply::of(500, json!(COMMANDS)),
+            (_, what) if what.contains("/usages") => json!({ "items": [usage] }),
+            (_, what) if what.contains("/v1/spans?") => json!({ "items": [span] }),
+            (_, what) if what.contains("/v1/spans/") => span.clone(),
+            _ => json!({ "items": [act], "rate": "", "": "" }),
+        };
+        hostile(answer).into()
     })
 }
 
-/// Nobody's words command a terminal: neither as JSON, nor where the terminal is one, nor in what a server
-/// says is wrong.
-#[test]
-fn no_answer_of_a_server_commands_a_terminal() {
-    let (_folder, now) = file("now.ndjson", "{\"resource_id\":\"r\",\"at\":5}\n");
-    let commands = [
-        &["audit"][..],
-        &["suspended"],
-        &["backlog"],
-        &["control"],
-        &["span", "s"],
-        &["snapshot", &now],
-    ];
-    for kind in ["documents", "problem", "text"] {
-        let stub = hostile_server(kind);
-        for command in commands {
-            for more in [&[][..], &["--json"]] {
-                assert_is_safe(&stub, &[command, more].concat());
-            }
+/// A document with commands in place of all its texts, and of names that are empty.
+fn hostile(document: Value) -> Value {
+    match document {
+        Value::String(_) => json!(COMMANDS),
+        Value::Array(items) => items.into_iter().map(hostile).collect(),
+        Value::Object(members) => {
+            let name = |name: String| {
+                if name.is_empty() {
+                    COMMANDS.to_owned()
+                } else {
+                    name
+                }
+            };
+            members
+                .into_iter()
+                .map(|(it, value)| (name(it), hostile(value)))
+                .collect()
         }
+        other => other,
     }
-    // On a terminal, which shows both.
-    let stub = hostile_server("documents");
-    let text = on_a_terminal(&stub, "audit --json");
-    assert!(text.contains("\\u202e"), "{text:?}");
-    assert!(is_safe(&text.replace('\r', "")), "{text:?}");
 }
 
 fn is_safe(text: &str) -> bool {
@@ -172,47 +144,38 @@ fn is_safe(text: &str) -> bool {
     letters.all(|it| it == '\n' || !sampler_api::text::is_invisible(it))
 }
 
-/// Nothing that the program writes of this receiver's answer commands a terminal.
-#[track_caller]
-fn assert_is_safe(stub: &Stub, arguments: &[&str]) {
-    let ended = stub.run(arguments);
-    let is_safe = is_safe(&ended.output) && is_safe(&ended.errors);
-    assert!(is_safe, "{arguments:?}: {ended:?}");
-}
-
-/// What others write reaches a terminal as text, wherever it stands.
+/// Nobody's words command a terminal, wherever they stand: neither as JSON, nor where the terminal is one, nor in what
+/// a server or a command line says is wrong.
 #[test]
 fn no_text_of_others_commands_a_terminal() {
-    let mut world = World::new();
-    world.add("orders", NOW - 50 * HOUR, 2, true);
-    for id in crate::api::IDS {
-        world.spans[0]["target"][id] = json!(COMMANDS);
-    }
-    for name in ["state", "start_event_id"] {
-        world.spans[0][name] = json!(COMMANDS);
-    }
-    world.spans[0]["measured_usage"][0]["measure"] = json!(COMMANDS);
-    world.spans[0]["delivery"]["last_error"] =
-        json!({ "at": NOW, "status": 400, "error": COMMANDS });
-    let usage = &mut world.usages.get_mut("span-orders").unwrap()[0];
-    for name in ["state", "error", "id"] {
-        usage[name] = json!(COMMANDS);
-    }
-    let api = world.start();
+    let (_folder, now) = file("now.ndjson", "{\"resource_id\":\"r\",\"at\":5}\n");
     let mine = crate::api::events("mine", NOW - 5 * HOUR, 1, false);
-    let (_folder, path) = file("events.ndjson", &mine);
-    for arguments in [
-        &["spans", "--resource-id", "postgres"][..],
-        &["spans", "--resource-id", "postgres", "--json"],
-        &["span", "span-orders"],
-        &["span", "span-orders", "--json"],
-        &["span", COMMANDS],
-        &["stop", COMMANDS],
-        &["verify", &path, "--all"],
-        &["verify", &path, "--json"],
-        &["events", "send", COMMANDS],
-        &["spans", "--from", COMMANDS],
-    ] {
-        assert_is_safe(&api, arguments);
+    let (_folder2, path) = file("events.ndjson", &mine);
+    for kind in ["documents", "problem", "text"] {
+        let stub = hostile_server(kind);
+        for arguments in [
+            &["audit"][..],
+            &["suspended"],
+            &["backlog"],
+            &["control"],
+            &["span", "s"],
+            &["span", COMMANDS],
+            &["spans", "--resource-id", "postgres"],
+            &["stop", "s"],
+            &["snapshot", &now],
+            &["verify", &path, "--all"],
+            &["events", "send", COMMANDS],
+            &["spans", "--from", COMMANDS],
+        ] {
+            for more in [&[][..], &["--json"]] {
+                let ended = stub.run(&[arguments, more].concat());
+                let is_safe = is_safe(&ended.output) && is_safe(&ended.errors);
+                assert!(is_safe, "{arguments:?}: {ended:?}");
+            }
+        }
     }
+    // On a terminal, which shows both.
+    let text = on_a_terminal(&hostile_server("documents"), "audit --json");
+    assert!(text.contains("\\u202e"), "{text:?}");
+    assert!(is_safe(&text.replace('\r', "")), "{text:?}");
 }
