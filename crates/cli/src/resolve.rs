@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::api::{Answer, Api, Query};
+use crate::api::{Answer, Api, ApiError, Query};
 use crate::event::SpanSeen;
 use crate::failure::Failure;
 use crate::output::printable;
@@ -31,11 +31,11 @@ async fn find(api: &Api, given: &str, is_meant: fn(&Value) -> bool) -> Result<An
     let (mut spans, _) = api.items::<Value>(&path, &query, usize::MAX).await?;
     let shown = printable(given);
     if spans.is_empty() {
-        let what = format!(
+        let message = format!(
             "there is no span with the id {shown}, and none of an instance with this name, or the token does \
              not allow reading it"
         );
-        return Err(error.in_words(what).into());
+        return Err(ApiError { message, ..error }.into());
     }
     spans.retain(is_meant);
     let ids: Vec<&str> = spans.iter().filter_map(|it| it["id"].as_str()).collect();

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use sampler_api::Target;
 use sampler_verify::events::json_in_words;
-use sampler_verify::moment::{InWords, Millis, parse_length, parse_rfc3339};
+use sampler_verify::moment::{InWords, Millis, parse_length, parse_moment};
 use sampler_verify::words::{counted, form};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -65,12 +65,11 @@ impl TryFrom<Value> for Moment {
     type Error = &'static str;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {
-        let moment = match &value {
-            Value::String(text) => parse_rfc3339(text),
-            value => value.as_i64(),
-        };
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
         let what = "a time is neither milliseconds since 1970 nor RFC 3339";
-        moment.map(Self).ok_or(what)
+        parse_moment(&text).map(Self).map_err(|_| what)
     }
 }
 

@@ -13,20 +13,21 @@ use crate::output::printable;
 const ATTEMPTS: u32 = 10;
 const ATTEMPTS_UNANSWERED: u32 = 5;
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Default, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct ApiError {
-    message: String,
-    status: Option<u16>,
+    pub(crate) message: String,
+    pub(crate) status: Option<u16>,
     /// Absent where the answer is not a problem document.
-    problem: Option<Box<Problem>>,
+    pub(crate) problem: Option<Box<Problem>>,
     pub(super) repeat: Repeat,
     pub(super) retry_after: Option<Duration>,
 }
 
 /// Which requests may be sent again after an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Repeat {
+    #[default]
     None,
     /// Those that change nothing the second time.
     Idempotent,
@@ -39,10 +40,7 @@ impl ApiError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
-            status: None,
-            problem: None,
-            repeat: Repeat::None,
-            retry_after: None,
+            ..Self::default()
         }
     }
 
@@ -97,20 +95,6 @@ impl ApiError {
         }
     }
 
-    /// The answer to an event that is not final, in words that say more.
-    pub(crate) fn of_event(message: String, status: u16, problem: Option<Problem>) -> Self {
-        Self {
-            status: Some(status),
-            problem: problem.map(Box::new),
-            ..Self::new(message)
-        }
-    }
-
-    /// The same error in other words.
-    pub(crate) fn in_words(self, message: String) -> Self {
-        Self { message, ..self }
-    }
-
     pub(crate) fn status(&self) -> Option<u16> {
         self.status
     }
@@ -122,10 +106,7 @@ impl ApiError {
 
     /// How often a request is sent that ends like this.
     pub(super) fn attempts(&self) -> u32 {
-        match self.status {
-            Some(_) => ATTEMPTS,
-            None => ATTEMPTS_UNANSWERED,
-        }
+        self.status.map_or(ATTEMPTS_UNANSWERED, |_| ATTEMPTS)
     }
 
     /// Whether the request was wrong, or asked for what is not there.

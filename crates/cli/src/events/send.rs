@@ -18,9 +18,8 @@ const BATCH_LEN_MAX: usize = 2 << 20;
 const ATTEMPTS: u32 = 12;
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// How many events that were refused are kept and shown; the others are counted.
+/// How many refused events are told; the others are counted.
 const REFUSALS_MAX: usize = 1_000;
-const REFUSALS_SHOWN: usize = 50;
 
 /// What became of events. The counts add up to all of them.
 #[derive(Debug, Default, Serialize)]
@@ -59,14 +58,14 @@ impl Report {
     /// For people.
     pub(crate) fn words(&self) -> String {
         let mut words = String::new();
-        for refusal in self.refusals.iter().take(REFUSALS_SHOWN) {
+        for refusal in &self.refusals {
             let (line, status) = (refusal.line, refusal.status);
             let problem = in_one_line(&refusal.problem);
             let _ = writeln!(words, "line {line}: {status} {problem}");
         }
-        let shown = REFUSALS_SHOWN.min(self.refusals.len()) as u64;
-        if self.refused > shown {
-            let _ = writeln!(words, "... and {} more", self.refused - shown);
+        let more = self.refused - self.refusals.len() as u64;
+        if more > 0 {
+            let _ = writeln!(words, "... and {more} more");
         }
         let events = counted(self.events, "event");
         let (accepted, replayed, refused) = (self.accepted, self.replayed, self.refused);
@@ -229,27 +228,25 @@ fn is_final(outcome: &BatchResult) -> bool {
 
 /// The failure where events get no final answer however often they are sent. At least one is left.
 fn given_up(mut left: Vec<(FileEvent, BatchResult)>, done: u64) -> Failure {
-    let count = left.len();
+    let events = counted(left.len(), "event");
+    let have = form(left.len(), "has", "have");
+    let (before, are) = (counted(done, "event"), form(done, "is", "are"));
     let (
-        event,
+        FileEvent { line, .. },
         BatchResult {
             status, problem, ..
         },
     ) = left.swap_remove(0);
-    let why = problem
-        .as_ref()
-        .map(|problem| format!(" {}", in_one_line(problem)));
-    let words = format!(
-        "{} {} no final answer, the first in line {}: {status}{}; {} before {} done; send the file again: \
-         what is kept is recognised",
-        counted(count, "event"),
-        form(count, "has", "have"),
-        event.line,
-        why.unwrap_or_default(),
-        counted(done, "event"),
-        form(done, "is", "are"),
-    );
-    Failure::RefusedMidway(ApiError::of_event(words, status, problem))
+    let why = problem.as_ref().map(in_one_line).unwrap_or_default();
+    Failure::RefusedMidway(ApiError {
+        message: format!(
+            "{events} {have} no final answer, the first in line {line}: {status} {why}; {before} before {are} \
+             done; send the file again: what is kept is recognised"
+        ),
+        status: Some(status),
+        problem: problem.map(Box::new),
+        ..ApiError::default()
+    })
 }
 
 #[cfg(test)]
