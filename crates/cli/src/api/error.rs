@@ -20,13 +20,13 @@ pub(crate) struct ApiError {
     pub(crate) status: Option<u16>,
     /// Absent where the answer is not a problem document.
     pub(crate) problem: Option<Box<Problem>>,
-    pub(super) repeat: Repeat,
-    pub(super) retry_after: Option<Duration>,
+    pub(crate) repeat: Repeat,
+    pub(crate) retry_after: Option<Duration>,
 }
 
 /// Which requests may be sent again after an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Repeat {
+pub(crate) enum Repeat {
     #[default]
     None,
     /// Those that change nothing the second time.
