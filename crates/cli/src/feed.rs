@@ -1,10 +1,9 @@
 //! `feed`: turns a platform's own record of what runs into events for the receiver.
 
 mod follow;
-mod hole;
+mod gap;
 mod lists;
 mod mapping;
-mod metrics;
 mod platform;
 mod receiver;
 mod report;
@@ -21,16 +20,16 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use sampler_verify::moment::{Millis, parse_length};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::listing::Common;
 use follow::{Feed, How};
 use mapping::Mapping;
-use metrics::Metrics;
 use platform::Platform;
 use receiver::Live;
+use report::Report;
 use store::Store;
 use usage_event::Record;
 
@@ -58,7 +57,7 @@ scope cloud_controller.global_auditor; SAMPLER_CF_CLIENT_SECRET or a file holds 
 what is metered as what.
 
 What the receiver refuses for good is appended to refused.ndjson beside the state. A start or an end that
-nobody recorded is a line of the log, and a row of the table at the end, with its bounds.
+nobody recorded is a line of the log, and again at the end, with its bounds.
 
 Examples:
   sampler feed cloud-foundry --cf-api https://api.example.com --cf-client-id usage \\
@@ -119,7 +118,7 @@ struct CloudFoundryArguments {
         value_name = "PORT"
     )]
     metrics_port: Option<u16>,
-    /// Ends when it has caught up, with a table
+    /// Ends when it has caught up
     #[arg(long)]
     once: bool,
     /// Ends when it has caught up, and prints the events instead of sending them
@@ -135,41 +134,46 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-async fn cloud_foundry(mut arguments: CloudFoundryArguments) -> Result<ExitCode, Failure> {
+async fn cloud_foundry(arguments: CloudFoundryArguments) -> Result<ExitCode, Failure> {
+    let input = |what: &str| Failure::Input(what.to_owned());
     let mapping = arguments.mapping.as_deref().map(Mapping::read);
     let mapping = mapping.transpose()?.unwrap_or_default();
     if arguments.min_age < 0 {
-        let what = "--min-age is not negative";
-        return Err(Failure::Input(what.to_owned()));
+        return Err(input("--min-age is not negative"));
     }
-    let cf_api = arguments
-        .common
-        .connection
-        .platform()?
-        .ok_or_else(|| Failure::Input("--cf-api is the address of the platform".to_owned()))?;
-    let api = Api::new(&arguments.common.connection)?;
+    let mut connection = arguments.common.connection;
+    let cf_api = connection.platform()?;
+    let cf_api = cf_api.ok_or_else(|| input("--cf-api is the address of the platform"))?;
+    let api = Api::new(&connection)?;
     let (client, secret) = (arguments.cf_client_id, arguments.cf_client_secret_file);
     let platform = Platform::new(cf_api.clone(), client, secret.as_deref(), mapping)?;
     let store = Store::open(&arguments.state, &cf_api, arguments.dry_run)?;
-    let metrics = Metrics::default();
+    let report = Report::default();
     if let Some(port) = arguments.metrics_port {
-        let address = metrics.serve(port).await?;
+        let address = report.serve(port).await?;
         eprintln!("metrics on {address}");
     }
+    // Both lists, unless one is named.
+    let both = arguments.apps == arguments.services;
+    let lists = [
+        (Record::Services, arguments.services),
+        (Record::Apps, arguments.apps),
+    ];
+    let wanted = lists.into_iter().filter(|(_, is_named)| both || *is_named);
     let how = How {
-        records: records(arguments.apps, arguments.services),
+        records: wanted.map(|(record, _)| record).collect(),
         min_age: arguments.min_age,
         is_once: arguments.once || arguments.dry_run,
         is_dry: arguments.dry_run,
     };
-    let mut feed = Feed::new(how, Live { platform, api }, store, metrics);
+    let mut feed = Feed::new(how, Live { platform, api }, store, report);
     let ended = run_until_stopped(&mut feed).await;
     feed.store.save_answers()?;
     let has_caught_up = ended?;
     if arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    feed.tell_all(arguments.common.json)?;
+    feed.tell_all()?;
     if arguments.once && !has_caught_up {
         let what = "stopped before it has caught up; the same command continues";
         return Err(Failure::Interrupted(what.to_owned()));
@@ -178,25 +182,14 @@ async fn cloud_foundry(mut arguments: CloudFoundryArguments) -> Result<ExitCode,
     Ok(ExitCode::from(u8::from(is_bad)))
 }
 
-/// The lists to follow: both, unless one is named.
-fn records(apps: bool, services: bool) -> Vec<Record> {
-    let both = apps == services;
-    let all = [(Record::Services, services), (Record::Apps, apps)];
-    let wanted = all.into_iter().filter(|(_, is_named)| both || *is_named);
-    wanted.map(|(record, _)| record).collect()
-}
-
 /// Returns whether it ended by itself. It can be stopped anywhere, as it can be killed anywhere.
 async fn run_until_stopped(feed: &mut Feed<Live>) -> Result<bool, Failure> {
-    let mut terminate = signals(SignalKind::terminate())?;
-    let mut interrupt = signals(SignalKind::interrupt())?;
+    let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+    let [terminate, interrupt] = signals.map(|it| it.map_err(|it| Failure::Input(it.to_string())));
+    let (mut terminate, mut interrupt) = (terminate?, interrupt?);
     tokio::select! {
         result = feed.run() => result.map(|()| true),
         _ = terminate.recv() => Ok(false),
         _ = interrupt.recv() => Ok(false),
     }
-}
-
-fn signals(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|error| Failure::Input(error.to_string()))
 }

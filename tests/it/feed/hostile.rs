@@ -11,7 +11,7 @@ use sampler_testkit::cloud_foundry::CLIENT;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::Foundation;
+use super::foundation::Foundation;
 
 /// A Cloud Controller that is not what it seems, and another host that it leads to.
 async fn hostile_platform(foundation: &Foundation) -> (String, Arc<Mutex<Vec<String>>>) {

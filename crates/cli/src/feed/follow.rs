@@ -6,19 +6,16 @@ use std::time::Duration;
 use sampler_verify::moment::{InWords, Millis};
 use serde_json::Value;
 
-use super::hole::{Filled, Hole};
+use super::gap::{Gap, Span};
 use super::lists::{EventPage, Listed, TaskState, Unread};
-use super::metrics::Metrics;
 use super::receiver::Live;
 use super::report::{Report, sentence};
-use super::state::{Batch, Cursor, Kind, Mark, Refused, Step};
+use super::state::{Cursor, Kind, Mark, Refused, Step, Tracked};
 use super::store::Store;
-use super::translate::task_end;
-use super::usage_event::{Record, UsageEvent, old_enough};
-use crate::event::SpanSeen;
+use super::translate::gone;
+use super::usage_event::{Record, UsageEvent, What, old_enough};
 use crate::failure::Failure;
 use crate::output::{note, print, print_json_text, printable, wants_json, warn};
-use crate::show::print_json;
 
 /// How often running tasks are looked up, and how often a line says how it goes, in ms.
 const TASKS_EVERY: Millis = 600_000;
@@ -48,9 +45,6 @@ pub(super) trait Outside {
     /// The events after a mark, or from the beginning of the list.
     async fn events(&self, record: Record, mark: Option<&Mark>) -> Result<EventPage, Unread>;
 
-    /// The newest event that is not younger than this, and has no younger one before it.
-    async fn newest(&self, record: Record, until: Millis) -> Result<Option<Mark>, Failure>;
-
     async fn running(&self, record: Record) -> Result<Listed, Failure>;
 
     async fn tasks(&self, guids: &[String]) -> Result<HashMap<String, TaskState>, Failure>;
@@ -60,10 +54,21 @@ pub(super) trait Outside {
         &self,
         field: &'static str,
         ids: &BTreeSet<String>,
-    ) -> Result<Vec<SpanSeen>, Failure>;
+    ) -> Result<Vec<Span>, Failure>;
 
     /// Sends events until each is kept or refused for good.
     async fn post(&self, bodies: &[&Value]) -> Result<Refused, Failure>;
+}
+
+/// What a list has behind the events that are old enough.
+#[derive(Debug, Default)]
+struct Behind {
+    /// The last event that is old enough.
+    mark: Option<Mark>,
+    /// What has events behind that: these say more than a list.
+    left: HashSet<String>,
+    /// What is noted behind that, as running.
+    noted: HashSet<String>,
 }
 
 pub(super) struct Feed<O> {
@@ -71,7 +76,6 @@ pub(super) struct Feed<O> {
     pub(super) outside: O,
     pub(super) store: Store,
     pub(super) report: Report,
-    metrics: Metrics,
     /// When tasks were looked up, and when a line said how it goes, in ms.
     tasks_at: Option<Millis>,
     told_at: Millis,
@@ -100,18 +104,17 @@ impl Feed<Live> {
 }
 
 impl<O: Outside> Feed<O> {
-    pub(super) fn new(how: How, outside: O, store: Store, metrics: Metrics) -> Self {
+    pub(super) fn new(how: How, outside: O, store: Store, report: Report) -> Self {
         let now = outside.now();
         for record in &how.records {
-            let read_to = store.state().mark(*record).and_then(Mark::at);
-            metrics.has_read(*record, read_to.unwrap_or(now));
+            let read_to = store.state().read_to(*record);
+            report.has_read(*record, read_to.unwrap_or(now));
         }
         Self {
             how,
             outside,
             store,
-            report: Report::default(),
-            metrics,
+            report,
             tasks_at: None,
             told_at: now,
         }
@@ -144,14 +147,11 @@ impl<O: Outside> Feed<O> {
                 Err(Unread::Failure(failure)) => return Err(failure),
                 Err(Unread::Gone) => {}
             }
-            // A list that has lost its cursor has a hole.
-            if let Some(from) = self.store.state().mark(record).and_then(Mark::at) {
+            if let Some(from) = self.store.state().read_to(record) {
+                let (name, from, now) = (record.name(), InWords(from), InWords(self.outside.now()));
                 warn(&format!(
-                    "the platform no longer has the {} usage events after {}: what started and ended between \
-                     then and {} is not known",
-                    record.name(),
-                    InWords(from),
-                    InWords(self.outside.now())
+                    "the platform no longer has the {name} usage events after {from}: what started and ended between \
+                     then and {now} is not known"
                 ));
             }
             self.store.lose_cursor(record);
@@ -164,10 +164,7 @@ impl<O: Outside> Feed<O> {
     async fn read_once(&mut self, record: Record) -> Result<(), Unread> {
         let until = self.outside.now() - self.how.min_age;
         match self.store.state().cursors.get(&record) {
-            None => {
-                let mark = self.outside.newest(record, until).await?;
-                self.fill(record, mark).await?;
-            }
+            None => self.fill(record, until).await?,
             Some(Cursor::Beginning(at)) if until - at > BEGINNING_MAX => return Err(Unread::Gone),
             Some(_) => {}
         }
@@ -178,60 +175,51 @@ impl<O: Outside> Feed<O> {
             let old = old_enough(&page.events, until);
             self.take(record, &page.events[..old]).await?;
             if old < page.events.len() || page.is_last {
-                self.metrics.has_read(record, until);
+                self.report.has_read(record, until);
                 return Ok(());
             }
         }
     }
 
     /// Sends what follows from these events.
-    async fn take(&mut self, record: Record, events: &[UsageEvent]) -> Result<(), Failure> {
-        let mut rest = events;
-        while let Some(first) = rest.first() {
-            let mut batch = Batch::new(self.store.state());
-            let count = rest
-                .iter()
-                .take_while(|event| batch.add(record, event))
-                .count();
-            let step = batch.step;
+    async fn take(&mut self, record: Record, mut rest: &[UsageEvent]) -> Result<(), Failure> {
+        while !rest.is_empty() {
+            let (step, count) = self.store.state().step(record, rest);
             self.send(step).await?;
-            let last = rest[..count].last().unwrap_or(first);
-            self.metrics.has_read(record, last.at);
+            self.report.has_read(record, rest[count - 1].at);
             rest = &rest[count..];
         }
         Ok(())
     }
 
-    /// Takes what runs now, where the record says nothing about before.
-    async fn fill(&mut self, record: Record, mark: Option<Mark>) -> Result<(), Unread> {
+    /// Takes what runs now, where the record says nothing about before. Older events than `until` say nothing more than
+    /// the lists.
+    async fn fill(&mut self, record: Record, until: Millis) -> Result<(), Unread> {
         let now = self.outside.now();
-        // In whole seconds, as the platform's own times: an event of this second is not dated earlier.
-        let at = now / 1_000 * 1_000;
         let listed = self.outside.running(record).await?;
-        let (left, noted) = self.subjects_after(record, mark.as_ref()).await?;
+        let behind = self.behind(record, None, until).await?;
         let mut organizations = listed.organizations.clone();
         organizations.extend(self.store.state().organizations());
-        let mut spans = self
-            .outside
-            .open_spans("organization_id", &organizations)
-            .await?;
-        let hole = Hole {
+        let of_organizations = self.outside.open_spans("organization_id", &organizations);
+        let mut spans = of_organizations.await?;
+        let gap = Gap {
             record,
             state: self.store.state(),
-            at,
+            // In whole seconds, as the platform's own times: an event of this second is not dated earlier.
+            at: now / 1_000 * 1_000,
             listed: &listed,
-            left: &left,
-            noted: &noted,
+            left: &behind.left,
+            noted: &behind.noted,
         };
         // Spans of organizations that are gone have these resources.
-        let resources = hole.resources(&spans);
+        let resources = gap.resources(&spans);
         spans.extend(self.outside.open_spans("resource_id", &resources).await?);
-        let Filled { changes, others } = hole.filled(spans);
-        for target in others {
-            let target = printable(&target.to_string());
+        let filled = gap.filled(spans);
+        for target in filled.others {
             warn(&format!(
-                "the span of {target} stays open: the platform does not have its organization, so it may be \
-                 another platform's"
+                "the span of {} stays open: the platform does not have its organization, so it may be another \
+                 platform's",
+                printable(&target.to_string())
             ));
         }
         for guid in &listed.unplaced {
@@ -240,31 +228,39 @@ impl<O: Outside> Feed<O> {
                 "{guid} is listed, but the platform does not say where it belongs: nothing is sent about it"
             ));
         }
-        let cursor = mark.map_or(Cursor::Beginning(now), Cursor::Behind);
-        let cursors = [(record, cursor)].into();
-        Ok(self.send(Step { cursors, changes }).await?)
+        let cursor = behind.mark;
+        let cursor = cursor.map_or(Cursor::Beginning(now), Cursor::Behind);
+        let step = Step {
+            cursors: [(record, cursor)].into(),
+            changes: filled.changes,
+        };
+        Ok(self.send(step).await?)
     }
 
-    /// What has events after a mark, however young they are; and what is only noted: a note says nothing that
-    /// a list does not.
-    async fn subjects_after(
+    /// Reads a list from a mark to its end, however young its events are.
+    async fn behind(
         &self,
         record: Record,
         mark: Option<&Mark>,
-    ) -> Result<(HashSet<String>, HashSet<String>), Unread> {
-        let (mut left, mut noted, mut mark) = (HashSet::new(), HashSet::new(), mark.cloned());
+        until: Millis,
+    ) -> Result<Behind, Unread> {
+        let (mut behind, mut mark, mut is_old) = (Behind::default(), mark.cloned(), true);
         loop {
             let page = self.outside.events(record, mark.as_ref()).await?;
             for event in &page.events {
-                let subjects = if event.is_note() {
-                    &mut noted
-                } else {
-                    &mut left
-                };
-                subjects.extend(event.subject().map(str::to_owned));
+                is_old &= event.at <= until;
+                if is_old {
+                    behind.mark = Some(event.into());
+                } else if let Some(says) = &event.says {
+                    // A note says nothing that a list does not.
+                    match says.what {
+                        What::Noted => behind.noted.insert(says.guid.clone()),
+                        _ => behind.left.insert(says.guid.clone()),
+                    };
+                }
             }
             if page.is_last {
-                return Ok((left, noted));
+                return Ok(behind);
             }
             mark = page.events.last().map(Mark::from);
         }
@@ -272,41 +268,41 @@ impl<O: Outside> Feed<O> {
 
     /// Stops tasks whose end the platform does not tell: their start is no longer in its record.
     async fn end_tasks(&mut self) -> Result<(), Failure> {
-        let tracked = self.store.state().tracked();
-        let tasks = tracked.filter(|(_, tracked)| tracked.kind == Kind::Task);
-        let tasks: Vec<_> = tasks.map(|(guid, it)| (guid.clone(), it.clone())).collect();
+        let tasks = self
+            .store
+            .state()
+            .tracked()
+            .filter(|it| it.kind == Kind::Task);
+        let mut tasks: Vec<Tracked> = tasks.cloned().collect();
         if tasks.is_empty() {
             return Ok(());
         }
-        let guids: Vec<String> = tasks.iter().map(|(guid, _)| guid.clone()).collect();
+        let guids: Vec<String> = tasks.iter().map(|task| task.key().to_owned()).collect();
         let found = self.outside.tasks(&guids).await?;
         let now = self.outside.now();
         let until = now - 2 * self.how.min_age;
-        let mut changes = Vec::new();
-        for (guid, tracked) in &tasks {
-            let at = match found.get(guid) {
-                Some(task) if task.has_ended && task.updated_at <= until => task.updated_at,
-                None if tracked.last <= until => now,
-                _ => continue,
-            };
-            changes.push(task_end(guid, tracked, at));
-        }
-        if changes.is_empty() {
+        let ended_at = |task: &Tracked| match found.get(task.key()) {
+            Some(found) => Some(found.updated_at).filter(|at| found.has_ended && *at <= until),
+            None => (task.last <= until).then_some(now),
+        };
+        tasks.retain(|task| ended_at(task).is_some());
+        if tasks.is_empty() {
             return Ok(());
         }
         let mark = self.store.state().mark(Record::Apps);
-        let left = match self.subjects_after(Record::Apps, mark).await {
-            Ok((left, _)) => left,
+        let behind = match self.behind(Record::Apps, mark, Millis::MIN).await {
+            Ok(behind) => behind,
             // The next round sees it.
             Err(Unread::Gone) => return Ok(()),
             Err(Unread::Failure(failure)) => return Err(failure),
         };
-        changes.retain(|change| change.key.as_ref().is_none_or(|key| !left.contains(key)));
-        self.send(Step {
-            changes,
-            ..Step::default()
-        })
-        .await
+        tasks.retain(|task| !behind.left.contains(task.key()));
+        let changes = tasks
+            .iter()
+            .filter_map(|task| Some(gone(task, ended_at(task)?)));
+        let changes = changes.collect();
+        let cursors = [].into();
+        self.send(Step { cursors, changes }).await
     }
 
     async fn send(&mut self, step: Step) -> Result<(), Failure> {
@@ -319,7 +315,11 @@ impl<O: Outside> Feed<O> {
         let Some(step) = self.store.pending() else {
             return Ok(());
         };
-        let bodies: Vec<&Value> = step.events().map(|event| &event.body).collect();
+        let bodies = step
+            .changes
+            .iter()
+            .filter_map(|change| change.body.as_ref());
+        let bodies: Vec<&Value> = bodies.collect();
         let mut refused = Refused::new();
         if self.how.is_dry {
             for body in bodies {
@@ -328,7 +328,7 @@ impl<O: Outside> Feed<O> {
         } else {
             refused = self.outside.post(&bodies).await?;
         }
-        self.report.count(step, &refused, &self.metrics);
+        self.report.count(step, &refused);
         for unknown in step.unknown(&refused) {
             warn(&sentence(unknown));
         }
@@ -343,28 +343,25 @@ impl<O: Outside> Feed<O> {
             return Ok(());
         }
         self.told_at = now;
-        let line = self.report.line(self.metrics.lag_seconds(now));
-        match (self.how.is_once || self.how.is_dry, wants_json()) {
-            (true, _) => {
-                note(&line);
-                Ok(())
-            }
-            (false, false) => print(&format!("{line}\n")),
-            (false, true) => {
-                let document = self.report.document(self.store.unknown());
-                print_json_text(&document.to_string())?;
-                self.store.told()
-            }
+        if self.how.is_once || self.how.is_dry {
+            note(self.report.words(now).trim_end());
+            return Ok(());
         }
+        if wants_json() {
+            return self.tell_all();
+        }
+        print(&self.report.words(now))
     }
 
-    /// Reports at the end what was done, and what nobody recorded and no report has told yet.
-    pub(super) fn tell_all(&mut self, is_json: bool) -> Result<(), Failure> {
+    /// Reports what was done, and what nobody recorded and no report has told yet.
+    pub(super) fn tell_all(&mut self) -> Result<(), Failure> {
         let unknown = self.store.unknown();
-        if is_json {
-            print_json(&self.report.document(unknown))?;
+        if wants_json() {
+            print_json_text(&self.report.document(unknown).to_string())?;
         } else {
-            print(&self.report.words(unknown))?;
+            let lines = unknown.iter().map(|unknown| sentence(unknown) + "\n");
+            let words = self.report.words(self.outside.now());
+            print(&(words + &lines.collect::<String>()))?;
         }
         self.store.told()
     }

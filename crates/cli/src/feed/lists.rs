@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use sampler_verify::moment::{Millis, parse_moment};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::platform::{Answer, Platform};
-use super::state::{Kind, Mark, Tracked};
-use super::usage_event::{Quantities, Record, UsageEvent, old_enough, text};
+use super::state::{Kind, Mark, Quantities, Tracked};
+use super::usage_event::{Record, UsageEvent, text};
 use crate::failure::Failure;
 
 /// How many rows a page has: the most that the platform gives.
@@ -16,19 +17,6 @@ const PER_PAGE: usize = 5_000;
 const TASKS_PER_REQUEST: usize = 50;
 /// How many pages one list may have.
 const PAGES_MAX: u64 = 10_000;
-/// The members of rows that matter.
-const KEPT: [&str; 9] = [
-    "guid",
-    "name",
-    "type",
-    "state",
-    "instances",
-    "memory_in_mb",
-    "created_at",
-    "updated_at",
-    "relationships",
-];
-
 #[derive(Clone, Debug)]
 pub(super) struct EventPage {
     pub(super) events: Vec<UsageEvent>,
@@ -126,67 +114,26 @@ impl Platform {
         }
     }
 
-    /// The newest event that is not younger than this, and has no younger one before it. Pages count rows,
-    /// so it is searched from the end.
-    pub(super) async fn newest(
-        &self,
-        record: Record,
-        until: Millis,
-    ) -> Result<Option<Mark>, Failure> {
-        let (_, pages) = self.numbered(record, 1).await?;
-        let mut found = None;
-        for number in (1..=pages).rev() {
-            let (page, _) = self.numbered(record, number).await?;
-            let old = old_enough(&page.events, until);
-            if old < page.events.len() {
-                found = None;
-            }
-            found = found.or(page.events[..old].last().map(Mark::from));
-            if old == page.events.len() && old > 0 {
-                break;
-            }
-        }
-        Ok(found)
-    }
-
-    /// A page by its number, and how many there are.
-    async fn numbered(&self, record: Record, number: u64) -> Result<(EventPage, u64), Failure> {
-        let query = [
-            ("per_page", PER_PAGE.to_string()),
-            ("page", number.to_string()),
-        ];
-        let answer = self.get(record.path(), &query).await?;
-        let pages = answer.document["pagination"]["total_pages"].as_u64();
-        Ok((self.page(record, answer)?, pages.unwrap_or(1)))
-    }
-
-    /// A list with all of its pages, by GUID. If a row goes while pages are read, another can be missed, so
-    /// a list of several pages is read twice: what is in either counts.
+    /// A list with all of its pages, by GUID. If a row goes while pages are read, another can be missed, so a list of
+    /// several pages is read twice: what is in either counts.
     async fn all(&self, path: &str, query: &[(&str, String)]) -> Result<Rows, Failure> {
         let mut all = Rows::new();
         for pass in 0..2 {
             for number in 1..=PAGES_MAX {
-                let mut query = query.to_vec();
-                query.push(("per_page", PER_PAGE.to_string()));
-                query.push(("page", number.to_string()));
-                let mut answer = self.get(path, &query).await?;
+                let page = [
+                    ("per_page", PER_PAGE.to_string()),
+                    ("page", number.to_string()),
+                ];
+                let mut answer = self.get(path, &[query, &page[..]].concat()).await?;
                 let mut rows = self.rows(path, &mut answer)?;
                 for key in ["service_plans", "service_offerings"] {
-                    let included = answer.document.pointer(&format!("/included/{key}"));
-                    rows.extend(
-                        included
-                            .and_then(Value::as_array)
-                            .into_iter()
-                            .flatten()
-                            .cloned(),
-                    );
+                    let included = answer.document["included"][key].as_array();
+                    rows.extend(included.into_iter().flatten().cloned());
                 }
-                for mut row in rows {
-                    if let Some(members) = row.as_object_mut() {
-                        members.retain(|name, _| KEPT.contains(&name.as_str()));
-                    }
-                    let guid = text(&row, "/guid").unwrap_or_default().to_owned();
-                    all.insert(guid, row);
+                for row in rows {
+                    let row: Row = serde_json::from_value(row)
+                        .map_err(|why| self.fatal(&format!("GET {path}: {why}")).failure)?;
+                    all.insert(row.guid.clone(), row);
                 }
                 if is_last(&answer) {
                     if number == 1 && pass == 0 {
@@ -226,7 +173,7 @@ impl Platform {
         let mut listed = Listed::default();
         for (guid, row) in &rows {
             // Plans and offerings are among them.
-            if row.pointer("/relationships/service_plan").is_some() {
+            if row.related("service_plan").is_some() {
                 listed.add(guid, self.service(guid, row, &rows, &spaces));
             }
         }
@@ -241,60 +188,51 @@ impl Platform {
         let spaces = self.spaces().await?;
         let mut listed = Listed::default();
         for (guid, row) in &processes {
-            let app = related(row, "app").and_then(|app| apps.get(app));
-            if app.is_none_or(|app| text(app, "/state") == Some("STARTED")) {
-                listed.add(guid, self.part(Kind::Process, guid, row, &apps, &spaces));
+            let app = row.related("app").and_then(|app| apps.get(app));
+            if app.is_none_or(|app| app.state.as_deref() == Some("STARTED")) {
+                listed.add(guid, self.part(Kind::Process, row, &apps, &spaces));
             }
         }
         for (guid, row) in &tasks {
-            listed.add(guid, self.part(Kind::Task, guid, row, &apps, &spaces));
+            listed.add(guid, self.part(Kind::Task, row, &apps, &spaces));
         }
         Ok(listed)
     }
 
     /// A service instance, whose plan and offering are listed with it.
-    fn service(&self, guid: &str, row: &Value, rows: &Rows, spaces: &Spaces) -> Option<Tracked> {
-        let plan_guid = related(row, "service_plan")?;
+    fn service(&self, guid: &str, row: &Row, rows: &Rows, spaces: &Spaces) -> Option<Tracked> {
+        let plan_guid = row.related("service_plan")?;
         let plan = rows.get(plan_guid)?;
-        let offering = rows.get(related(plan, "service_offering")?)?;
-        let names = self
-            .mapping
-            .service(text(offering, "/name")?, text(plan, "/name")?);
-        let (space, consumer) = (related(row, "space")?, format!("service:{guid}"));
+        let offering = rows.get(plan.related("service_offering")?)?;
+        let (offering, name) = (offering.name.as_deref()?, plan.name.as_deref()?);
+        let names = self.mapping.service(offering, name);
+        let (space, consumer) = (row.related("space")?, format!("service:{guid}"));
         let ids = [spaces.get(space)?, space, &consumer, guid];
-        let service = Tracked::new(Kind::Service, ids, names, Quantities::SERVICE, made(row)?);
+        let made = parse_moment(row.created_at.as_deref()?).ok()?;
+        let service = Tracked::new(Kind::Service, ids, names, Quantities::SERVICE, made);
         let plan = Some(plan_guid.to_owned());
         Some(Tracked { plan, ..service })
     }
 
     /// A process or a task of an app.
-    fn part(
-        &self,
-        kind: Kind,
-        guid: &str,
-        row: &Value,
-        apps: &Rows,
-        spaces: &Spaces,
-    ) -> Option<Tracked> {
+    fn part(&self, kind: Kind, row: &Row, apps: &Rows, spaces: &Spaces) -> Option<Tracked> {
         let (names, instances) = match kind {
             Kind::Task => (self.mapping.task(), 1),
-            _ => (
-                self.mapping.process(text(row, "/type")),
-                row["instances"].as_i64()?,
-            ),
+            _ => (self.mapping.process(row.r#type.as_deref()), row.instances?),
         };
-        let app = related(row, "app")?;
-        let (space, consumer) = (related(apps.get(app)?, "space")?, format!("app:{app}"));
-        let ids = [spaces.get(space)?, space, &consumer, guid];
-        let quantities = Quantities::of(row["memory_in_mb"].as_i64()?, instances);
-        Some(Tracked::new(kind, ids, names, quantities, made(row)?))
+        let app = row.related("app")?;
+        let (space, consumer) = (apps.get(app)?.related("space")?, format!("app:{app}"));
+        let ids = [spaces.get(space)?, space, &consumer, &row.guid];
+        let quantities = Quantities::of(row.memory_in_mb?, instances);
+        let made = parse_moment(row.created_at.as_deref()?).ok()?;
+        Some(Tracked::new(kind, ids, names, quantities, made))
     }
 
     /// The organization of each space.
     async fn spaces(&self) -> Result<Spaces, Failure> {
         let rows = self.all("/v3/spaces", &[]).await?;
         let spaces = rows.into_iter().filter_map(|(guid, row)| {
-            let organization = related(&row, "organization")?.to_owned();
+            let organization = row.related("organization")?.to_owned();
             Some((guid, organization))
         });
         Ok(spaces.collect())
@@ -309,10 +247,10 @@ impl Platform {
         for part in guids.chunks(TASKS_PER_REQUEST) {
             let rows = self.all("/v3/tasks", &[("guids", part.join(","))]).await?;
             found.extend(rows.into_iter().filter_map(|(guid, row)| {
-                let updated_at = text(&row, "/updated_at").or(text(&row, "/created_at"))?;
+                let updated_at = row.updated_at.or(row.created_at)?;
                 let state = TaskState {
-                    has_ended: matches!(text(&row, "/state"), Some("SUCCEEDED" | "FAILED")),
-                    updated_at: parse_moment(updated_at).ok()?,
+                    has_ended: matches!(row.state.as_deref(), Some("SUCCEEDED" | "FAILED")),
+                    updated_at: parse_moment(&updated_at).ok()?,
                 };
                 Some((guid, state))
             }));
@@ -322,8 +260,30 @@ impl Platform {
 }
 
 /// Rows by GUID, and organizations by the GUID of a space.
-type Rows = BTreeMap<String, Value>;
+type Rows = BTreeMap<String, Row>;
 type Spaces = BTreeMap<String, String>;
+
+/// What matters of a row, whatever list it is of.
+#[derive(Clone, Debug, Deserialize)]
+struct Row {
+    guid: String,
+    name: Option<String>,
+    r#type: Option<String>,
+    state: Option<String>,
+    instances: Option<i64>,
+    memory_in_mb: Option<i64>,
+    created_at: Option<String>,
+    updated_at: Option<String>,
+    #[serde(default)]
+    relationships: Value,
+}
+
+impl Row {
+    /// The GUID of what it belongs to.
+    fn related(&self, name: &str) -> Option<&str> {
+        self.relationships[name]["data"]["guid"].as_str()
+    }
+}
 
 impl Listed {
     fn add(&mut self, guid: &str, running: Option<Tracked>) {
@@ -335,15 +295,5 @@ impl Listed {
 }
 
 fn is_last(answer: &Answer) -> bool {
-    let next = answer.document.pointer("/pagination/next");
-    next.is_none_or(Value::is_null)
-}
-
-/// The GUID of what a row belongs to.
-fn related<'a>(row: &'a Value, name: &str) -> Option<&'a str> {
-    text(row, &format!("/relationships/{name}/data/guid"))
-}
-
-fn made(row: &Value) -> Option<Millis> {
-    parse_moment(text(row, "/created_at")?).ok()
+    answer.document["pagination"]["next"].is_null()
 }

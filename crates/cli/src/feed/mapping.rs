@@ -14,8 +14,6 @@ const TASK: &str = "linux-task";
 const BASIC: &str = "basic";
 /// The longest id that the receiver takes, in bytes.
 const ID_LEN_MAX: usize = 1_024;
-/// In bytes.
-const FILE_LEN_MAX: u64 = 4 << 20;
 
 /// Names that override those of the platform. The first entry that fits decides.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -42,10 +40,6 @@ struct Entry {
 
 impl Mapping {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let metadata = std::fs::metadata(path).map_err(|error| Failure::of_file(path, &error))?;
-        if metadata.len() > FILE_LEN_MAX {
-            return Err(Failure::of_file(path, &"the mapping is too long"));
-        }
         let text = std::fs::read_to_string(path).map_err(|error| Failure::of_file(path, &error))?;
         Self::parse(&text).map_err(|mistakes| Failure::of_file(path, &mistakes))
     }

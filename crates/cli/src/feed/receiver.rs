@@ -7,13 +7,13 @@ use sampler_verify::moment::Millis;
 use serde_json::{Value, json};
 
 use super::follow::Outside;
+use super::gap::Span;
 use super::lists::{EventPage, Listed, TaskState, Unread};
 use super::platform::{Platform, Trouble, is_certificate, may_pass};
 use super::state::{Mark, Refusal, Refused};
 use super::usage_event::Record;
-use crate::api::{Api, ApiError, in_one_line};
+use crate::api::{Api, ApiError};
 use crate::clock;
-use crate::event::SpanSeen;
 use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
 use crate::output::warn;
@@ -31,7 +31,7 @@ pub(super) struct Live {
 
 impl Live {
     /// Sends events. Returns what is refused for good.
-    async fn post_batch(&self, bodies: &[&Value], offset: usize) -> Result<Refused, Failure> {
+    async fn post_batch(&self, bodies: &[&Value]) -> Result<Refused, Failure> {
         let events = (0..).zip(bodies).map(|(line, body)| FileEvent {
             line,
             is_cloud_event: false,
@@ -49,21 +49,21 @@ impl Live {
             Err(self.trouble(may_pass, failure))
         };
         let report = self.platform.patience.until_answered(attempt).await?;
-        let mut refused = Refused::new();
-        for refusal in report.refusals {
-            let status = refusal.status;
-            let problem = refusal.problem;
-            let what = in_one_line(&problem);
-            warn(&format!("an event is refused with {status}: {what}"));
-            let refusal_of = Refusal {
+        let refused = report.refusals.into_iter().filter_map(|refusal| {
+            let (status, problem) = (refusal.status, refusal.problem);
+            warn(&format!(
+                "an event is refused with {status}: {}",
+                problem.detail
+            ));
+            let body = bodies.get(usize::try_from(refusal.line).ok()?)?;
+            let refusal = Refusal {
                 is_open: problem.name() == OPEN_SPAN,
                 status,
                 problem: json!(problem),
             };
-            let index = usize::try_from(refusal.line).unwrap_or(usize::MAX);
-            refused.insert(offset + index, refusal_of);
-        }
-        Ok(refused)
+            Some((body["id"].as_str()?.to_owned(), refusal))
+        });
+        Ok(refused.collect())
     }
 
     fn trouble(&self, may_pass: bool, failure: impl Into<Failure>) -> Trouble {
@@ -85,10 +85,6 @@ impl Outside for Live {
         self.platform.events(record, mark).await
     }
 
-    async fn newest(&self, record: Record, until: Millis) -> Result<Option<Mark>, Failure> {
-        self.platform.newest(record, until).await
-    }
-
     async fn running(&self, record: Record) -> Result<Listed, Failure> {
         self.platform.running(record).await
     }
@@ -101,7 +97,7 @@ impl Outside for Live {
         &self,
         field: &'static str,
         ids: &BTreeSet<String>,
-    ) -> Result<Vec<SpanSeen>, Failure> {
+    ) -> Result<Vec<Span>, Failure> {
         let mut spans = Vec::new();
         for id in ids {
             // Not by state: what is suspended may be open, too.
@@ -111,7 +107,7 @@ impl Outside for Live {
                 found.map_err(|error| self.trouble(may_be_answered(&error), error))
             };
             let (found, _) = self.platform.patience.until_answered(attempt).await?;
-            let found: Vec<SpanSeen> = found;
+            let found: Vec<Span> = found;
             spans.extend(found.into_iter().filter(|span| span.end.is_none()));
         }
         Ok(spans)
@@ -119,8 +115,8 @@ impl Outside for Live {
 
     async fn post(&self, bodies: &[&Value]) -> Result<Refused, Failure> {
         let mut refused = Refused::new();
-        for (number, part) in bodies.chunks(BATCH).enumerate() {
-            refused.extend(self.post_batch(part, number * BATCH).await?);
+        for part in bodies.chunks(BATCH) {
+            refused.extend(self.post_batch(part).await?);
         }
         Ok(refused)
     }

@@ -1,128 +1,166 @@
-//! What was read, and what followed.
+//! What was read, and what followed: for people, for machines, and for metrics.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sampler_verify::moment::InWords;
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
+use sampler_verify::moment::{InWords, Millis};
 use sampler_verify::words::counted;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
-use super::metrics::Metrics;
-use super::state::{Bound, Outcome, Refused, Step, Unknown};
+use super::state::{Bound, Refused, Step, Unknown};
+use super::usage_event::Record;
+use crate::clock;
+use crate::failure::Failure;
 use crate::output::printable;
-use crate::show::text;
-use crate::table::table;
 
-/// The label of what follows from a snapshot or a look-up.
+const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// The label of what follows from a list or a look-up.
 const ASIDE: &str = "snapshot";
 
 /// Counts since the command was started.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Report {
-    started: u64,
-    stopped: u64,
-    updated: u64,
-    ignored: BTreeMap<String, u64>,
-    refused: u64,
-    /// Events of snapshots that were refused: they are not events of the platform.
-    refused_aside: u64,
+pub(super) struct Report(Arc<Mutex<Numbers>>);
+
+#[derive(Debug, Default)]
+struct Numbers {
+    /// By the platform's name and by what followed.
+    events: BTreeMap<(String, &'static str), u64>,
+    /// The time up to which each list is read, in ms.
+    read: BTreeMap<Record, Millis>,
     unknown: usize,
 }
 
-impl Report {
-    pub(super) fn count(&mut self, step: &Step, refused: &Refused, metrics: &Metrics) {
-        self.unknown += step.unknown(refused).count();
-        for (change, refusal) in step.answered(refused) {
-            let state = change.state.as_deref();
-            let outcome = change.posted.as_ref().map(|posted| posted.outcome);
-            let (counter, outcome) = match (outcome, refusal) {
-                (Some(_), Some(_)) if state.is_none() => (&mut self.refused_aside, "refused"),
-                (Some(_), Some(_)) => (&mut self.refused, "refused"),
-                (Some(Outcome::Started), None) => (&mut self.started, "started"),
-                (Some(Outcome::Stopped), None) => (&mut self.stopped, "stopped"),
-                (Some(Outcome::Updated), None) => (&mut self.updated, "updated"),
-                (None, _) => match state {
-                    Some(state) => (self.ignored.entry(state.to_owned()).or_default(), "ignored"),
-                    // What a snapshot shows that is known already.
-                    None => continue,
-                },
-            };
-            if state.is_some() || refusal.is_some() {
-                *counter += 1;
-            }
-            metrics.count(state.unwrap_or(ASIDE), outcome);
-        }
+impl Numbers {
+    /// How many events of the platform this followed from.
+    fn of(&self, outcome: &str) -> u64 {
+        let of = |(kind, followed): &(String, &str)| kind != ASIDE && *followed == outcome;
+        let found = self.events.iter().filter(|(label, _)| of(label));
+        found.map(|(_, count)| count).sum()
     }
 
-    pub(super) fn is_good(&self) -> bool {
-        self.refused + self.refused_aside == 0
+    /// How many events were refused, also those that follow from a list.
+    fn refused(&self) -> u64 {
+        let found = self
+            .events
+            .iter()
+            .filter(|((_, followed), _)| *followed == "refused");
+        found.map(|(_, count)| count).sum()
     }
 
     fn read(&self) -> u64 {
-        let ignored: u64 = self.ignored.values().sum();
-        self.started + self.stopped + self.updated + ignored + self.refused
+        let found = self.events.iter().filter(|((kind, _), _)| kind != ASIDE);
+        found.map(|(_, count)| count).sum()
+    }
+
+    fn ignored(&self) -> BTreeMap<&str, u64> {
+        let ignored = self
+            .events
+            .iter()
+            .filter(|((_, followed), _)| *followed == "ignored");
+        ignored
+            .map(|((kind, _), count)| (kind.as_str(), *count))
+            .collect()
+    }
+}
+
+impl Report {
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn count(&self, step: &Step, refused: &Refused) {
+        let mut numbers = self.numbers();
+        numbers.unknown += step.unknown(refused).count();
+        for change in &step.changes {
+            let kind = change.body.as_ref().and_then(|body| body["type"].as_str());
+            let followed = match (kind, &change.state) {
+                (Some(_), _) if change.refusal(refused).is_some() => "refused",
+                (Some("start"), _) => "started",
+                (Some("stop"), _) => "stopped",
+                (Some(_), _) => "updated",
+                (None, Some(_)) => "ignored",
+                // What a list shows that is known already.
+                (None, None) => continue,
+            };
+            let state = change.state.as_deref().unwrap_or(ASIDE).to_owned();
+            *numbers.events.entry((state, followed)).or_default() += 1;
+        }
+    }
+
+    /// All events of a list that were made before this are read.
+    pub(super) fn has_read(&self, record: Record, until: Millis) {
+        self.numbers().read.insert(record, until);
+    }
+
+    /// How long ago the oldest event can have been made that is not read, in seconds.
+    pub(super) fn lag_seconds(&self, now: Millis) -> i64 {
+        let oldest = self.numbers().read.values().min().copied();
+        oldest.map_or(0, |oldest| (now - oldest).max(0) / 1_000)
+    }
+
+    pub(super) fn is_good(&self) -> bool {
+        self.numbers().refused() == 0
     }
 
     /// For machines.
     pub(super) fn document(&self, unknown: &[Unknown]) -> Value {
+        let numbers = self.numbers();
         json!({
-            "read": self.read(), "started": self.started, "stopped": self.stopped,
-            "updated": self.updated, "ignored": self.ignored, "refused": self.refused,
+            "read": numbers.read(), "started": numbers.of("started"), "stopped": numbers.of("stopped"),
+            "updated": numbers.of("updated"), "ignored": numbers.ignored(), "refused": numbers.refused(),
             "unknown": unknown,
         })
     }
 
-    /// For people, at the end, with what no report has told yet.
-    pub(super) fn words(&self, unknown: &[Unknown]) -> String {
-        let count = |name: &str, count: u64| [name.to_owned(), count.to_string()];
-        let mut rows = vec![
-            count("events read", self.read()),
-            count("started", self.started),
-            count("stopped", self.stopped),
-            count("updated", self.updated),
-        ];
-        for (kind, ignored) in &self.ignored {
-            rows.push(count(&format!("ignored {}", printable(kind)), *ignored));
-        }
-        rows.push(count("refused", self.refused));
-        if self.refused_aside > 0 {
-            rows.push(count("refused, of snapshots", self.refused_aside));
-        }
-        rows.push(count("unknown bounds", unknown.len() as u64));
-        let mut words = format!("{}\n", table(["", ""], rows.into_iter(), &[0]));
-        if !unknown.is_empty() {
-            let header = ["target", "unknown", "not before", "not after"];
-            let rows = unknown.iter().map(row);
-            let _ = writeln!(words, "\n{}", table(header, rows, &[0, 1, 2, 3]));
-        }
-        words
-    }
-
-    /// For people, while it runs.
-    pub(super) fn line(&self, lag_seconds: i64) -> String {
-        let ignored: u64 = self.ignored.values().sum();
+    /// For people.
+    pub(super) fn words(&self, now: Millis) -> String {
+        let lag = self.lag_seconds(now);
+        let numbers = self.numbers();
+        let [started, stopped, updated, ignored] =
+            ["started", "stopped", "updated", "ignored"].map(|name| numbers.of(name));
         format!(
-            "{} read: {} started, {} stopped, {} updated, {ignored} ignored, {} refused, {} unknown; \
-             {lag_seconds} s behind",
-            counted(self.read(), "event"),
-            self.started,
-            self.stopped,
-            self.updated,
-            self.refused + self.refused_aside,
-            self.unknown,
+            "{} read: {started} started, {stopped} stopped, {updated} updated, {ignored} ignored, {} refused, {} \
+             unknown; {lag} s behind\n",
+            counted(numbers.read(), "event"),
+            numbers.refused(),
+            numbers.unknown,
         )
     }
-}
 
-fn row(unknown: &Unknown) -> [String; 4] {
-    let target = unknown.target.ids().map(printable);
-    let [organization, space, _, resource, plan, instance] = target;
-    [
-        format!("{organization}/{space}/{resource}/{plan}/{instance}"),
-        name(unknown.what).to_owned(),
-        text(unknown.from.map(InWords)),
-        InWords(unknown.to).to_string(),
-    ]
+    /// Serves metrics. Returns their address.
+    pub(super) async fn serve(&self, port: u16) -> Result<String, Failure> {
+        let failed = |error| Failure::Input(format!("--metrics-port {port}: {error}"));
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await;
+        let listener = listener.map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        let report = self.clone();
+        let show = async move || ([(CONTENT_TYPE, MEDIA_TYPE)], report.metrics(clock::now()));
+        let router = Router::new().route("/metrics", get(show));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok(format!("http://127.0.0.1:{port}/metrics"))
+    }
+
+    /// For Prometheus.
+    pub(super) fn metrics(&self, now: Millis) -> String {
+        let lag = self.lag_seconds(now);
+        let numbers = self.numbers();
+        let counts = numbers.events.iter().map(|((kind, outcome), count)| {
+            let kind = printable(kind).replace('\\', "\\\\").replace('"', "\\\"");
+            format!("sampler_feed_events_total{{kind=\"{kind}\",outcome=\"{outcome}\"}} {count}\n")
+        });
+        let counts: String = counts.collect();
+        format!(
+            "# HELP sampler_feed_events_total Usage events of the platform, by its name for them and what followed\n\
+             # TYPE sampler_feed_events_total counter\n{counts}\
+             # HELP sampler_feed_lag_seconds Age of the oldest usage event that may not be read yet\n\
+             # TYPE sampler_feed_lag_seconds gauge\nsampler_feed_lag_seconds {lag}\n"
+        )
+    }
 }
 
 fn name(bound: Bound) -> &'static str {
@@ -142,3 +180,7 @@ pub(super) fn sentence(unknown: &Unknown) -> String {
     };
     format!("the {bound} of {target} is not recorded: {when}")
 }
+
+#[cfg(test)]
+#[path = "../../tests/feed/report_tests.rs"]
+mod tests;

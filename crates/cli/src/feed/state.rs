@@ -1,18 +1,57 @@
 //! What is known of everything that runs, and the steps that change it. Pure: no clock, no I/O.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use sampler_verify::Target;
 use sampler_verify::moment::{Millis, parse_moment};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::translate::translate;
-use super::usage_event::{Quantities, Record, UsageEvent};
+use super::usage_event::{Record, UsageEvent};
 
-/// How long the end of something is remembered, in ms of the platform's time: clocks of API servers differ
-/// less, and a note that something runs is not so late.
+/// How long the end of something is remembered, in ms of the platform's time: clocks of API servers differ less, and a
+/// note that something runs is not so late.
 const IDLE_KEPT: Millis = 24 * 3_600_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    Service,
+    Process,
+    Task,
+}
+
+/// How much of something runs. A service instance is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Quantities {
+    /// Of all instances together; absent for a service.
+    pub(super) memory_mb: Option<i64>,
+    pub(super) instances: i64,
+}
+
+impl Quantities {
+    pub(super) const SERVICE: Self = Self {
+        memory_mb: None,
+        instances: 1,
+    };
+
+    pub(super) fn of(memory_per_instance: i64, instances: i64) -> Self {
+        Self {
+            memory_mb: Some(memory_per_instance.saturating_mul(instances)),
+            instances,
+        }
+    }
+
+    /// `measured_usage` of an event.
+    pub(super) fn measures(self) -> Value {
+        let instances = json!({ "measure": "instances", "quantity": self.instances });
+        match self.memory_mb {
+            Some(memory) => json!([{ "measure": "memory_mb", "quantity": memory }, instances]),
+            None => json!([instances]),
+        }
+    }
+}
 
 /// What is started at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +60,6 @@ pub(super) struct Tracked {
     pub(super) target: Target,
     pub(super) kind: Kind,
     /// The GUID of a service's plan, if it is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) plan: Option<String>,
     /// None: not known, so any others are a change.
     pub(super) quantities: Option<Quantities>,
@@ -30,8 +68,7 @@ pub(super) struct Tracked {
 }
 
 impl Tracked {
-    /// Something with the ids of its organization, space, consumer and itself, and the names of its resource
-    /// and plan.
+    /// Something with the ids of its organization, space, consumer and itself, and the names of its resource and plan.
     pub(super) fn new(
         kind: Kind,
         ids: [&str; 4],
@@ -50,6 +87,10 @@ impl Tracked {
         }
     }
 
+    pub(super) fn key(&self) -> &str {
+        &self.target.resource_instance_id
+    }
+
     pub(super) fn record(&self) -> Record {
         match self.kind {
             Kind::Service => Record::Services,
@@ -65,19 +106,6 @@ impl Tracked {
             (None, Kind::Process | Kind::Task) => true,
         }
     }
-
-    pub(super) fn measures(&self) -> Value {
-        let quantities = self.quantities.unwrap_or(Quantities::SERVICE);
-        quantities.measures()
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
-    Service,
-    Process,
-    Task,
 }
 
 /// The last that is known of something.
@@ -110,10 +138,13 @@ pub(super) enum Why {
     Refused,
 }
 
-impl Idle {
-    pub(super) fn ended(record: Record, at: Millis) -> Phase {
-        let (why, seen) = (Why::Ended, at);
-        Phase::Idle(Self {
+impl Phase {
+    pub(super) fn ended(record: Record, at: Millis) -> Self {
+        Self::idle(record, Why::Ended, at, at)
+    }
+
+    pub(super) fn idle(record: Record, why: Why, at: Millis, seen: Millis) -> Self {
+        Self::Idle(Idle {
             record,
             why,
             at,
@@ -130,15 +161,6 @@ pub(super) enum Cursor {
     Behind(Mark),
     /// The list had no event that was old enough at this time, in ms: it is read from its beginning.
     Beginning(Millis),
-}
-
-impl Cursor {
-    pub(super) fn mark(&self) -> Option<&Mark> {
-        match self {
-            Self::Behind(mark) => Some(mark),
-            Self::Beginning(_) => None,
-        }
-    }
 }
 
 /// An event that others come after. A reseed may use its GUID again, with another time.
@@ -181,55 +203,30 @@ pub(super) enum Bound {
     End,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Outcome {
-    Started,
-    Stopped,
-    Updated,
-}
-
-/// An event for the receiver.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Posted {
-    pub(super) body: Value,
-    pub(super) outcome: Outcome,
-}
-
-/// What follows from one usage event, from a snapshot, or from the look-up of a task.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct Change {
-    /// The GUID of what it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) key: Option<String>,
-    /// The platform's name of the usage event, if it follows from one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) state: Option<String>,
-    /// None: the receiver need not know.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) posted: Option<Posted>,
-    /// What is known then.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) phase: Option<Phase>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) unknown: Vec<Unknown>,
-}
-
-impl Change {
-    /// An event for the receiver, and what is known once that has it.
-    pub(super) fn posting(outcome: Outcome, body: Value, phase: Phase) -> Self {
-        Self {
-            key: body["resource_instance_id"].as_str().map(str::to_owned),
-            posted: Some(Posted { body, outcome }),
-            phase: Some(phase),
-            ..Self::default()
+impl Bound {
+    /// What nobody recorded of a target.
+    pub(super) fn of(self, target: &Target, from: Option<Millis>, to: Millis) -> Unknown {
+        Unknown {
+            target: target.clone(),
+            what: self,
+            from: from.map(|from| from.min(to)),
+            to,
         }
     }
+}
 
-    pub(super) fn with_unknown(self, unknown: Vec<Unknown>) -> Self {
-        Self { unknown, ..self }
-    }
+/// What follows from one usage event, from a list, or from the look-up of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Change {
+    /// The GUID of what it is about. A step has one change of it.
+    pub(super) key: Option<String>,
+    /// The platform's name of the usage event, if it follows from one.
+    pub(super) state: Option<String>,
+    /// The event for the receiver, if that need know.
+    pub(super) body: Option<Value>,
+    /// What is known then.
+    pub(super) phase: Option<Phase>,
+    pub(super) unknown: Vec<Unknown>,
 }
 
 /// What is done at once: written, posted, answered, and only then true.
@@ -239,8 +236,8 @@ pub(super) struct Step {
     pub(super) changes: Vec<Change>,
 }
 
-/// Events that the receiver refuses for good, by their place among the events of a step.
-pub(super) type Refused = BTreeMap<usize, Refusal>;
+/// Events that the receiver refuses for good, by their ids.
+pub(super) type Refused = BTreeMap<String, Refusal>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
@@ -250,32 +247,52 @@ pub(super) struct Refusal {
     pub(super) problem: Value,
 }
 
+impl Change {
+    /// An event for the receiver, and what is known once that has it.
+    pub(super) fn posting(body: Value, phase: Phase, unknown: Vec<Unknown>) -> Self {
+        Self {
+            key: body["resource_instance_id"].as_str().map(str::to_owned),
+            body: Some(body),
+            phase: Some(phase),
+            unknown,
+            ..Self::default()
+        }
+    }
+
+    /// Something that is learnt about a GUID, and that the receiver need not know.
+    pub(super) fn noting(key: &str, phase: Phase) -> Self {
+        Self {
+            key: Some(key.to_owned()),
+            phase: Some(phase),
+            ..Self::default()
+        }
+    }
+
+    /// Why its event is refused.
+    pub(super) fn refusal<'a>(&self, refused: &'a Refused) -> Option<&'a Refusal> {
+        refused.get(self.body.as_ref()?["id"].as_str()?)
+    }
+
+    /// What is known once it is answered. A refused start or update has changed nothing, so a stop names what was
+    /// started before.
+    fn phase_after(&self, refusal: Option<&Refusal>) -> Option<Phase> {
+        let kind = self.body.as_ref().and_then(|body| body["type"].as_str());
+        match (refusal, kind, &self.phase) {
+            (Some(_), Some("update"), _) => None,
+            (Some(refusal), Some("start"), Some(Phase::Started(it))) if !refusal.is_open => {
+                Some(Phase::idle(it.record(), Why::Refused, it.last, it.last))
+            }
+            (_, _, phase) => phase.clone(),
+        }
+    }
+}
+
 impl Step {
-    pub(super) fn events(&self) -> impl Iterator<Item = &Posted> {
-        self.changes
-            .iter()
-            .filter_map(|change| change.posted.as_ref())
-    }
-
-    /// Each change, and why its event is refused.
-    pub(super) fn answered<'a>(
-        &'a self,
-        refused: &'a Refused,
-    ) -> impl Iterator<Item = (&'a Change, Option<&'a Refusal>)> {
-        let mut index = 0;
-        self.changes.iter().map(move |change| {
-            let refusal = change.posted.as_ref().and_then(|_| refused.get(&index));
-            index += usize::from(change.posted.is_some());
-            (change, refusal)
-        })
-    }
-
     /// Everything that nobody recorded. What is refused is on no bill.
     pub(super) fn unknown<'a>(&'a self, refused: &'a Refused) -> impl Iterator<Item = &'a Unknown> {
-        let kept = self
-            .answered(refused)
-            .filter(|(_, refusal)| refusal.is_none());
-        kept.flat_map(|(change, _)| &change.unknown)
+        let changes = self.changes.iter();
+        let kept = changes.filter(|change| change.refusal(refused).is_none());
+        kept.flat_map(|change| &change.unknown)
     }
 }
 
@@ -288,115 +305,68 @@ pub(super) struct FeedState {
 
 impl FeedState {
     pub(super) fn mark(&self, record: Record) -> Option<&Mark> {
-        self.cursors.get(&record)?.mark()
+        match self.cursors.get(&record)? {
+            Cursor::Behind(mark) => Some(mark),
+            Cursor::Beginning(_) => None,
+        }
     }
 
-    pub(super) fn tracked(&self) -> impl Iterator<Item = (&String, &Tracked)> {
-        self.phases.iter().filter_map(|(key, phase)| match phase {
-            Phase::Started(tracked) => Some((key, tracked)),
+    /// The time of the platform up to which a list is read.
+    pub(super) fn read_to(&self, record: Record) -> Option<Millis> {
+        self.mark(record)?.at()
+    }
+
+    pub(super) fn tracked(&self) -> impl Iterator<Item = &Tracked> {
+        self.phases.values().filter_map(|phase| match phase {
+            Phase::Started(tracked) => Some(tracked),
             Phase::Idle(_) => None,
         })
     }
 
     /// The organizations of what is started.
     pub(super) fn organizations(&self) -> BTreeSet<String> {
-        let tracked = self.tracked().map(|(_, tracked)| tracked);
+        let tracked = self.tracked();
         tracked
             .map(|it| it.target.organization_id.clone())
             .collect()
     }
 
+    /// The step that follows from the first of these events, and how many these are. What follows from a second event
+    /// of something depends on the answer to the first.
+    pub(super) fn step(&self, record: Record, events: &[UsageEvent]) -> (Step, usize) {
+        let (mut step, mut subjects) = (Step::default(), HashSet::new());
+        for event in events {
+            let subject = event.subject();
+            if subject.is_some_and(|subject| !subjects.insert(subject)) {
+                break;
+            }
+            let before = subject.and_then(|subject| self.phases.get(subject));
+            step.changes.push(translate(record, event, before));
+            let cursor = Cursor::Behind(event.into());
+            step.cursors.insert(record, cursor);
+        }
+        let count = step.changes.len();
+        (step, count)
+    }
+
     /// Takes in a step that is answered.
     pub(super) fn apply(&mut self, step: &Step, refused: &Refused) {
-        for (change, refusal) in step.answered(refused) {
-            if let (Some(key), Some(phase)) = (&change.key, phase_after(change, refusal)) {
+        for change in &step.changes {
+            let phase = change.phase_after(change.refusal(refused));
+            if let (Some(key), Some(phase)) = (&change.key, phase) {
                 self.phases.insert(key.clone(), phase);
             }
         }
         self.cursors.extend(step.cursors.clone());
-        self.forget_idle();
-    }
-
-    /// Forgets what is idle by the time of the platform up to which its list is read, because a list may be
-    /// read long after it was written.
-    fn forget_idle(&mut self) {
-        let cursors = &self.cursors;
-        let read_to = |record| cursors.get(&record)?.mark()?.at();
-        let (services, apps) = (read_to(Record::Services), read_to(Record::Apps));
+        // By the time of the platform, because a list may be read long after it was written.
+        let read_to = [Record::Services, Record::Apps].map(|record| self.read_to(record));
         self.phases.retain(|_, phase| match phase {
             Phase::Started(_) => true,
             Phase::Idle(idle) => {
-                let read_to = match idle.record {
-                    Record::Services => services,
-                    Record::Apps => apps,
-                };
+                let read_to = read_to[usize::from(idle.record == Record::Apps)];
                 read_to.is_none_or(|read_to| idle.seen > read_to - IDLE_KEPT)
             }
         });
-    }
-}
-
-/// What is known once a change is answered. A refused start or update has changed nothing, so a stop names
-/// what was started before.
-fn phase_after(change: &Change, refusal: Option<&Refusal>) -> Option<Phase> {
-    let outcome = change.posted.as_ref().map(|posted| posted.outcome);
-    match (refusal, outcome, &change.phase) {
-        (Some(_), Some(Outcome::Updated), _) => None,
-        (Some(refusal), Some(Outcome::Started), Some(Phase::Started(it))) if !refusal.is_open => {
-            Some(Phase::Idle(Idle {
-                record: it.record(),
-                why: Why::Refused,
-                at: it.last,
-                seen: it.last,
-            }))
-        }
-        (_, _, phase) => phase.clone(),
-    }
-}
-
-/// Collects the step that follows from usage events.
-pub(super) struct Batch<'a> {
-    state: &'a FeedState,
-    pub(super) step: Step,
-    phases: HashMap<String, Phase>,
-    /// What has another target if its event is refused: its next event must know.
-    moved: HashSet<String>,
-}
-
-impl<'a> Batch<'a> {
-    pub(super) fn new(state: &'a FeedState) -> Self {
-        Self {
-            state,
-            step: Step::default(),
-            phases: HashMap::new(),
-            moved: HashSet::new(),
-        }
-    }
-
-    /// Adds what follows from an event. Returns `false` where that depends on an answer to this step.
-    pub(super) fn add(&mut self, record: Record, event: &UsageEvent) -> bool {
-        let subject = event.subject();
-        if subject.is_some_and(|subject| self.moved.contains(subject)) {
-            return false;
-        }
-        let before = subject.and_then(|key| {
-            let phase = self.phases.get(key);
-            phase.or_else(|| self.state.phases.get(key))
-        });
-        let change = translate(record, event, before);
-        if let (Some(key), Some(phase)) = (&change.key, &change.phase) {
-            if let (Some(Phase::Started(before)), Phase::Started(now)) = (before, phase)
-                && before.target != now.target
-            {
-                self.moved.insert(key.clone());
-            }
-            self.phases.insert(key.clone(), phase.clone());
-        }
-        self.step.changes.push(change);
-        self.step
-            .cursors
-            .insert(record, Cursor::Behind(event.into()));
-        true
     }
 }
 

@@ -1,12 +1,13 @@
-//! The state on the disk, in one file: what is known, and the step that is being sent. A step is written
-//! before its events are sent, and counts once they are answered. Killed in between, the feed sends the step
-//! again exactly as it was written, whatever the mapping says by then.
+//! The state on the disk, in one file: what is known, and the step that is being sent. A step is written before its
+//! events are sent, and counts once they are answered. Killed in between, the feed sends the step again exactly as it
+//! was written, whatever the mapping says by then.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use url::Url;
 
 use super::state::{FeedState, Refused, Step, Unknown};
@@ -41,21 +42,23 @@ pub(super) struct Store {
 impl Store {
     /// Reads the state. Unless the state is only looked at, no other command can use it meanwhile.
     pub(super) fn open(path: &Path, platform: &Url, is_looked_at: bool) -> Result<Self, Failure> {
-        let lock = if is_looked_at {
-            None
-        } else {
-            Some(lock(path)?)
-        };
+        let wrong = |what: &dyn std::fmt::Display| Failure::of_file(path, what);
+        let lock = (!is_looked_at).then(|| lock(path)).transpose()?;
         let document = match fs::read(path) {
-            Ok(bytes) => read(path, &bytes, platform)?,
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|error| wrong(&format!("this is not the state of a feed: {error}")))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Document {
                 platform: platform.to_string(),
                 state: FeedState::default(),
                 pending: None,
                 unknown: Vec::new(),
             },
-            Err(error) => return Err(Failure::of_file(path, &error)),
+            Err(error) => return Err(wrong(&error)),
         };
+        if document.platform != platform.as_str() {
+            let what = format!("this is the state of a feed of {}", document.platform);
+            return Err(wrong(&what));
+        }
         Ok(Self {
             document,
             path: path.to_owned(),
@@ -95,19 +98,17 @@ impl Store {
         self.save()
     }
 
-    /// Takes in what was sent and is answered. The next write has it; killed before, the feed sends the step
-    /// again.
+    /// Takes in what was sent and is answered. The next write has it; killed before, the feed sends the step again.
     pub(super) fn finish(&mut self, refused: &Refused) -> Result<(), Failure> {
-        let Some(step) = &self.document.pending else {
-            return Ok(());
-        };
-        self.keep_refused(step, refused)?;
-        let Some(step) = self.document.pending.take() else {
-            return Ok(());
-        };
-        self.document.unknown.extend(step.unknown(refused).cloned());
-        self.document.state.apply(&step, refused);
-        self.is_behind = true;
+        if let Some(step) = self.document.pending.take() {
+            if let Err(failure) = self.keep_refused(&step, refused) {
+                self.document.pending = Some(step);
+                return Err(failure);
+            }
+            self.document.unknown.extend(step.unknown(refused).cloned());
+            self.document.state.apply(&step, refused);
+            self.is_behind = true;
+        }
         Ok(())
     }
 
@@ -126,45 +127,30 @@ impl Store {
     }
 
     fn write(&self) -> io::Result<()> {
-        let bytes = serde_json::to_vec(&self.document)?;
         let beside = self.path.with_added_extension("new");
         let mut file = File::create(&beside)?;
-        file.write_all(&bytes)?;
+        file.write_all(&serde_json::to_vec(&self.document)?)?;
         file.sync_all()?;
         fs::rename(&beside, &self.path)?;
         sync_folder(&self.path)
     }
 
-    /// Appends events that the receiver refuses for good to a list of their own. After a kill one can be
-    /// there twice; sent again, it counts once.
+    /// Appends events that the receiver refuses for good to a list of their own. After a kill one can be there twice;
+    /// sent again, it counts once.
     fn keep_refused(&self, step: &Step, refused: &Refused) -> Result<(), Failure> {
         if self.lock.is_none() || refused.is_empty() {
             return Ok(());
         }
-        let mut lines = String::new();
-        for (change, refusal) in step.answered(refused) {
-            if let (Some(posted), Some(refusal)) = (&change.posted, refusal) {
-                let (status, problem) = (refusal.status, &refusal.problem);
-                let event = &posted.body;
-                let line =
-                    serde_json::json!({ "event": event, "status": status, "problem": problem });
-                lines.extend([line.to_string(), "\n".to_owned()]);
-            }
-        }
+        let lines = step.changes.iter().filter_map(|change| {
+            let refusal = change.refusal(refused)?;
+            let (status, problem) = (refusal.status, &refusal.problem);
+            Some(json!({ "event": change.body, "status": status, "problem": problem }))
+        });
+        let lines = lines.map(|line| line.to_string() + "\n");
+        let lines: String = lines.collect();
         let path = self.path.with_file_name(REFUSED);
         append(&path, &lines).map_err(|error| failed(&path, &error))
     }
-}
-
-fn read(path: &Path, bytes: &[u8], platform: &Url) -> Result<Document, Failure> {
-    let document: Document = serde_json::from_slice(bytes).map_err(|error| {
-        Failure::of_file(path, &format!("this is not the state of a feed: {error}"))
-    })?;
-    if document.platform != platform.as_str() {
-        let what = format!("this is the state of a feed of {}", document.platform);
-        return Err(Failure::of_file(path, &what));
-    }
-    Ok(document)
 }
 
 /// The state is replaced with each write, so a file beside it is locked.
@@ -181,21 +167,12 @@ fn lock(path: &Path) -> Result<File, Failure> {
 
 /// Appends whole lines behind the last whole line: a kill may have cut one short.
 fn append(path: &Path, lines: &str) -> io::Result<()> {
-    let mut file = File::options()
-        .read(true)
-        .append(true)
-        .create(true)
-        .open(path)?;
+    let mut file = File::options().append(true).create(true).open(path)?;
     // Feeds whose states are in one folder have one list.
     file.lock()?;
     let bytes = fs::read(path)?;
-    let whole = bytes
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(0, |end| end + 1);
-    if whole < bytes.len() {
-        file.set_len(whole as u64)?;
-    }
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n');
+    file.set_len(whole.map_or(0, |end| end as u64 + 1))?;
     file.write_all(lines.as_bytes())?;
     file.sync_all()?;
     sync_folder(path)
@@ -204,10 +181,7 @@ fn append(path: &Path, lines: &str) -> io::Result<()> {
 /// A file with a new name is found after a crash.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    if cfg!(unix) {
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-    }
-    Ok(())
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn failed(path: &Path, error: &io::Error) -> Failure {

@@ -1,11 +1,11 @@
-//! What a usage event of the platform means, given what was started before. Pure: no clock, no I/O.
+//! What a usage event or a list of the platform means, given what was started before. Pure: no clock, no I/O.
 
 use sampler_verify::Target;
 use sampler_verify::moment::Millis;
 use serde_json::{Value, json};
 
-use super::state::{Bound, Change, Idle, Kind, Outcome, Phase, Tracked, Unknown, Why};
-use super::usage_event::{Record, Says, Since, UsageEvent};
+use super::state::{Bound, Change, Idle, Kind, Phase, Quantities, Tracked, Unknown, Why};
+use super::usage_event::{Record, Says, UsageEvent, What};
 
 /// What follows from a usage event, given the last that is known of its subject.
 pub(super) fn translate(record: Record, event: &UsageEvent, before: Option<&Phase>) -> Change {
@@ -15,11 +15,9 @@ pub(super) fn translate(record: Record, event: &UsageEvent, before: Option<&Phas
         None => (None, None),
     };
     let change = match (&event.says, tracked) {
-        (Says::Nothing, _) => Change::default(),
-        (Says::Runs { now, since, .. }, Some(tracked)) => went_on(event, now, *since, tracked),
-        (Says::Runs { now, since, .. }, None) => started(event, now, *since, idle),
-        (Says::Ended { .. }, Some(tracked)) => stopped(record, event, tracked),
-        (Says::Ended { was, .. }, None) => ended_untracked(record, event, was.as_deref(), idle),
+        (Some(says), Some(tracked)) => of_started(record, event, says, tracked),
+        (Some(says), None) => of_idle(record, event, says, idle),
+        (None, _) => Change::default(),
     };
     Change {
         key: event.subject().map(str::to_owned),
@@ -28,105 +26,104 @@ pub(super) fn translate(record: Record, event: &UsageEvent, before: Option<&Phas
     }
 }
 
-/// An event about what is started and runs on.
-fn went_on(event: &UsageEvent, now: &Tracked, since: Since, tracked: &Tracked) -> Change {
-    if since == Since::Noted {
-        return Change::default();
-    }
-    let unknown = unrecorded(event, tracked);
-    let change = match changed(now, tracked) {
-        Some(now) => {
-            let body = update(&event.id(), tracked, &now);
-            Change::posting(Outcome::Updated, body, Phase::Started(now))
+/// An event about what is started.
+fn of_started(record: Record, event: &UsageEvent, says: &Says, tracked: &Tracked) -> Change {
+    let unknown = unrecorded(event, says, tracked);
+    match (says.what, &says.part) {
+        (What::Noted, _) => Change::default(),
+        (What::Ends, _) => end(&event.id(), tracked, record, event.at, unknown),
+        (_, part) => {
+            let now = part.as_ref().and_then(|now| changed(now, tracked));
+            now.map_or_else(Change::default, |now| {
+                change(&event.id(), tracked, now, Vec::new())
+            })
+            .with(unknown)
         }
-        None => Change::default(),
-    };
-    change.with_unknown(unknown)
+    }
 }
 
-/// The start of what was not started.
-fn started(event: &UsageEvent, now: &Tracked, since: Since, idle: Option<&Idle>) -> Change {
+/// An event about what was never started, or has ended.
+fn of_idle(record: Record, event: &UsageEvent, says: &Says, idle: Option<&Idle>) -> Change {
     let why = idle.map(|idle| idle.why);
-    // A note can come behind the end of what it names.
-    if since == Since::Noted && why == Some(Why::Ended) {
-        return Change::default();
-    }
     let ended = idle.filter(|idle| idle.why == Why::Ended);
-    let at = ended.map_or(event.at, |idle| idle.at.max(event.at));
-    let tracked = Tracked {
-        last: at,
-        ..now.clone()
+    let since = idle.map(|idle| idle.at);
+    // Of what the receiver refuses, the start was recorded.
+    let is_refused = why == Some(Why::Refused);
+    match (says.what, &says.part) {
+        // A note can come behind the end of what it names.
+        (What::Noted, _) if ended.is_some() => Change::default(),
+        // An end that comes twice.
+        (What::Ends, _) if ended.is_some_and(|idle| event.at <= idle.at) => Change::default(),
+        // The stop of a start that is refused is refused, too, and kept with it.
+        (What::Ends, Some(was)) if is_refused => {
+            end(&event.id(), was, record, event.at, Vec::new())
+        }
+        // The end is remembered: the receiver may have an open span of it.
+        (What::Ends, was) => {
+            let unknown = was
+                .as_ref()
+                .map(|was| Bound::Start.of(&was.target, since, event.at));
+            let ended = Change::noting(&says.guid, Phase::ended(record, event.at));
+            ended.with(unknown.into_iter().collect())
+        }
+        (what, Some(now)) => {
+            let at = ended.map_or(event.at, |idle| idle.at.max(event.at));
+            let is_recorded = what == What::Starts && !event.is_seed();
+            let unknown = Bound::Start.of(&now.target, since, at);
+            let unknown = (!is_recorded && !is_refused).then_some(unknown);
+            start(&event.id(), now, at, unknown.into_iter().collect())
+        }
+        (_, None) => Change::default(),
+    }
+}
+
+/// What a list shows of something that runs, given what the receiver has of it; `since` is the last that is known.
+pub(super) fn listed(now: &Tracked, before: Option<&Tracked>, since: Millis, at: Millis) -> Change {
+    let id = format!("{}@runs-{at}", now.key());
+    let started = |target| Bound::Start.of(target, Some(since), at);
+    let Some(before) = before else {
+        return start(&id, now, at, vec![started(&now.target)]);
     };
-    // It ran before, and nobody recorded since when; unless that was recorded and refused.
-    let is_unknown = (since != Since::Event || event.is_seed()) && why != Some(Why::Refused);
-    let unknown = is_unknown.then(|| unknown_start(&tracked.target, idle, at));
-    let body = start(&event.id(), &tracked);
-    let change = Change::posting(Outcome::Started, body, Phase::Started(tracked));
-    change.with_unknown(unknown.into_iter().collect())
-}
-
-fn stopped(record: Record, event: &UsageEvent, tracked: &Tracked) -> Change {
-    let at = event.at.max(tracked.last);
-    let body = stop(&event.id(), &tracked.target, at);
-    let change = Change::posting(Outcome::Stopped, body, Idle::ended(record, at));
-    change.with_unknown(unrecorded(event, tracked))
-}
-
-/// The stop of what was never started, or has ended: nothing to post. Unless it only comes twice, it ran
-/// since a time that nobody recorded. The end is remembered: the receiver may have an open span of it.
-fn ended_untracked(
-    record: Record,
-    event: &UsageEvent,
-    was: Option<&Tracked>,
-    idle: Option<&Idle>,
-) -> Change {
-    let why = idle.map(|idle| idle.why);
-    if why == Some(Why::Ended) && idle.is_some_and(|idle| event.at <= idle.at) {
-        return Change::default();
-    }
-    // A start that was refused is no unknown start.
-    let was = was.filter(|_| why != Some(Why::Refused));
-    let unknown = was.map(|was| unknown_start(&was.target, idle, event.at));
-    Change {
-        phase: Some(Idle::ended(record, event.at)),
-        unknown: unknown.into_iter().collect(),
-        ..Change::default()
-    }
-}
-
-fn unknown_start(target: &Target, idle: Option<&Idle>, to: Millis) -> Unknown {
-    Unknown {
-        target: target.clone(),
-        what: Bound::Start,
-        from: idle.map(|idle| idle.at.min(to)),
-        to,
-    }
-}
-
-/// What an event shows that no earlier event has shown: that something tracked had stopped, or ran with
-/// other quantities or another plan. It is not known since when.
-fn unrecorded(event: &UsageEvent, tracked: &Tracked) -> Vec<Unknown> {
-    let unknown = |target: &Target, what| Unknown {
-        target: target.clone(),
-        what,
-        from: Some(tracked.last),
-        to: event.at,
+    let Some(other) = changed(now, before) else {
+        // A list says more than a span: whether it is a task, and its plan.
+        let known = Tracked {
+            kind: now.kind,
+            plan: before.plan.clone().or_else(|| now.plan.clone()),
+            ..before.clone()
+        };
+        return Change::noting(now.key(), Phase::Started(known));
     };
-    // One that comes twice, or by another clock.
-    if event.at <= tracked.last {
+    let other = Tracked { last: at, ..other };
+    let ended = Bound::End.of(&before.target, Some(since), at);
+    let unknown = vec![ended, started(&other.target)];
+    change(&id, before, other, unknown)
+}
+
+/// The stop of what no longer runs, since a time that nobody recorded.
+pub(super) fn gone(tracked: &Tracked, at: Millis) -> Change {
+    let at = at.max(tracked.last);
+    let unknown = Bound::End.of(&tracked.target, Some(tracked.last), at);
+    let id = format!("{}@gone-{at}", tracked.key());
+    end(&id, tracked, tracked.record(), at, vec![unknown])
+}
+
+/// What an event shows that no earlier event has shown: that something tracked had stopped, or ran with other
+/// quantities or another plan. Since when is not known.
+fn unrecorded(event: &UsageEvent, says: &Says, tracked: &Tracked) -> Vec<Unknown> {
+    // One that comes twice, or by another clock, or says nothing.
+    if event.at <= tracked.last || says.what == What::Noted {
         return Vec::new();
     }
-    let (before, quantities) = match &event.says {
-        Says::Runs {
-            since: Since::Event,
-            ..
-        } if !event.is_seed() => {
-            return vec![unknown(&tracked.target, Bound::End)];
-        }
-        // Only a seed says what ran before with its plan: it is not the event of a change.
-        Says::Runs { now, was, .. } => (event.is_seed().then_some(now), *was),
-        Says::Ended { was: Some(was), .. } => (Some(was), was.quantities),
-        Says::Ended { was: None, .. } | Says::Nothing => return Vec::new(),
+    let ended = Bound::End.of(&tracked.target, Some(tracked.last), event.at);
+    if says.what == What::Starts && !event.is_seed() {
+        return vec![ended];
+    }
+    // Only a seed, and an end, say what ran before with its plan.
+    let before = says.part.as_ref();
+    let before = before.filter(|_| event.is_seed() || says.what == What::Ends);
+    let quantities = match says.what {
+        What::Ends => before.and_then(|before| before.quantities),
+        _ => says.was,
     };
     let service = before.filter(|it| it.kind == Kind::Service);
     let other = service.and_then(|it| changed(it, tracked));
@@ -135,23 +132,17 @@ fn unrecorded(event: &UsageEvent, tracked: &Tracked) -> Vec<Unknown> {
     if other.is_none() && !is_other {
         return Vec::new();
     }
-    let target = other
-        .as_ref()
-        .map_or(&tracked.target, |other| &other.target);
-    vec![
-        unknown(&tracked.target, Bound::End),
-        unknown(target, Bound::Start),
-    ]
+    let target = other.map_or_else(|| tracked.target.clone(), |other| other.target);
+    let started = Bound::Start.of(&target, Some(tracked.last), event.at);
+    vec![ended, started]
 }
 
 /// What something is from now on, if that is another thing to the receiver.
 fn changed(now: &Tracked, tracked: &Tracked) -> Option<Tracked> {
     let last = now.last.max(tracked.last);
     if now.kind == Kind::Service {
-        return (!tracked.has_plan_of(now)).then(|| Tracked {
-            last,
-            ..now.clone()
-        });
+        let now = now.clone();
+        return (!tracked.has_plan_of(&now)).then_some(Tracked { last, ..now });
     }
     (tracked.quantities != now.quantities).then(|| Tracked {
         quantities: now.quantities,
@@ -160,18 +151,39 @@ fn changed(now: &Tracked, tracked: &Tracked) -> Option<Tracked> {
     })
 }
 
-/// The stop of a task whose end the platform never tells.
-pub(super) fn task_end(guid: &str, tracked: &Tracked, at: Millis) -> Change {
-    let at = at.max(tracked.last);
-    let body = stop(&format!("{guid}@end"), &tracked.target, at);
-    let unknown = Unknown {
-        target: tracked.target.clone(),
-        what: Bound::End,
-        from: Some(tracked.last),
-        to: at,
-    };
-    let change = Change::posting(Outcome::Stopped, body, Idle::ended(Record::Apps, at));
-    change.with_unknown(vec![unknown])
+impl Change {
+    fn with(self, unknown: Vec<Unknown>) -> Self {
+        Self { unknown, ..self }
+    }
+}
+
+fn start(id: &str, now: &Tracked, at: Millis, unknown: Vec<Unknown>) -> Change {
+    let mut body = event("start", id, &now.target, at);
+    body["measured_usage"] = measures(now);
+    let now = now.clone();
+    Change::posting(body, Phase::Started(Tracked { last: at, ..now }), unknown)
+}
+
+fn change(id: &str, before: &Tracked, now: Tracked, unknown: Vec<Unknown>) -> Change {
+    let mut body = event("update", id, &now.target, now.last);
+    body["measured_usage"] = measures(&now);
+    let ids = before.target.ids().into_iter().zip(now.target.ids());
+    for (name, (before, now)) in Target::FIELDS.into_iter().zip(ids) {
+        if before != now {
+            body["previous"][name] = json!(before);
+        }
+    }
+    Change::posting(body, Phase::Started(now), unknown)
+}
+
+fn end(id: &str, was: &Tracked, record: Record, at: Millis, unknown: Vec<Unknown>) -> Change {
+    let at = at.max(was.last);
+    let body = event("stop", id, &was.target, at);
+    Change::posting(body, Phase::ended(record, at), unknown)
+}
+
+fn measures(tracked: &Tracked) -> Value {
+    tracked.quantities.unwrap_or(Quantities::SERVICE).measures()
 }
 
 fn event(kind: &str, id: &str, target: &Target, at: Millis) -> Value {
@@ -180,26 +192,4 @@ fn event(kind: &str, id: &str, target: &Target, at: Millis) -> Value {
         body[name] = json!(id);
     }
     body
-}
-
-pub(super) fn start(id: &str, tracked: &Tracked) -> Value {
-    let mut body = event("start", id, &tracked.target, tracked.last);
-    body["measured_usage"] = tracked.measures();
-    body
-}
-
-fn update(id: &str, before: &Tracked, now: &Tracked) -> Value {
-    let mut body = event("update", id, &now.target, now.last);
-    body["measured_usage"] = now.measures();
-    let ids = before.target.ids().into_iter().zip(now.target.ids());
-    for (name, (before, now)) in Target::FIELDS.into_iter().zip(ids) {
-        if before != now {
-            body["previous"][name] = json!(before);
-        }
-    }
-    body
-}
-
-fn stop(id: &str, target: &Target, at: Millis) -> Value {
-    event("stop", id, target, at)
 }

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::receiver::Receiver;
 use super::world::{BEGIN, Foundation};
 use super::{Faults, Numbers};
-use crate::event::SpanSeen;
 use crate::failure::Failure;
 use crate::feed::follow::Outside;
+use crate::feed::gap::Span;
 use crate::feed::lists::{EventPage, Listed, TaskState, Unread};
 use crate::feed::state::{Mark, Refusal, Refused};
-use crate::feed::usage_event::{Record, old_enough};
+use crate::feed::usage_event::Record;
 
 /// How the feed learns that it is killed.
 pub(super) const KILLED: &str = "killed";
@@ -98,14 +98,6 @@ impl Outside for Rc<Simulated> {
         Ok(EventPage { events, is_last })
     }
 
-    async fn newest(&self, _: Record, until: Millis) -> Result<Option<Mark>, Failure> {
-        self.asked(|| {
-            let events = self.world.borrow().after(None, self.time()).unwrap();
-            let old = old_enough(&events, until);
-            events[..old].last().map(Mark::from)
-        })
-    }
-
     async fn running(&self, _: Record) -> Result<Listed, Failure> {
         self.asked(|| {
             let running = self.world.borrow().listed(self.time());
@@ -129,7 +121,7 @@ impl Outside for Rc<Simulated> {
         &self,
         _: &'static str,
         _: &BTreeSet<String>,
-    ) -> Result<Vec<SpanSeen>, Failure> {
+    ) -> Result<Vec<Span>, Failure> {
         self.asked(|| self.receiver.borrow().open())
     }
 
@@ -142,17 +134,15 @@ impl Outside for Rc<Simulated> {
         let refused = self.asked(|| {
             let mut receiver = self.receiver.borrow_mut();
             let mut refused = Refused::new();
-            for (index, body) in bodies[..sent].iter().enumerate() {
+            for body in &bodies[..sent] {
                 if !receiver.take(body) {
-                    let (is_open, status, problem) = (false, 422, json!("refused"));
-                    refused.insert(
-                        index,
-                        Refusal {
-                            is_open,
-                            status,
-                            problem,
-                        },
-                    );
+                    let refusal = Refusal {
+                        is_open: false,
+                        status: 422,
+                        problem: json!("refused"),
+                    };
+                    let id = body["id"].as_str().unwrap();
+                    refused.insert(id.to_owned(), refusal);
                 }
             }
             refused

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use sampler_verify::moment::Millis;
 use serde_json::{Value, json};
 
-use crate::event::SpanSeen;
+use crate::feed::gap;
 
 /// A span: since when, how much, and until when.
 pub(super) type Span = (Millis, Value, Option<Millis>);
@@ -52,11 +52,11 @@ impl Receiver {
     }
 
     /// What `GET /v1/spans?state=open` lists.
-    pub(super) fn open(&self) -> Vec<SpanSeen> {
+    pub(super) fn open(&self) -> Vec<gap::Span> {
         let last = self.spans.iter().filter_map(|(key, spans)| {
             let (start, measures, end) = spans.last()?;
             let span = json!({
-                "id": format!("{key}-{start}"), "target": target(key), "measured_usage": measures,
+                "target": target(key), "measured_usage": measures,
                 "start": start, "end": end,
             });
             end.is_none().then(|| serde_json::from_value(span).unwrap())

@@ -20,7 +20,7 @@ use sampler_verify::moment::Millis;
 use url::Url;
 
 use super::follow::{Feed, How};
-use super::metrics::Metrics;
+use super::report::Report;
 use super::state::{Mark, Unknown};
 use super::store::Store;
 use super::usage_event::Record;
@@ -114,7 +114,7 @@ fn open(folder: &tempfile::TempDir, outside: &Rc<Simulated>) -> Feed<Rc<Simulate
         is_dry: false,
     };
     let store = Store::open(&folder.path().join("feed.json"), &platform(), false).unwrap();
-    Feed::new(how, Rc::clone(outside), store, Metrics::default())
+    Feed::new(how, Rc::clone(outside), store, Report::default())
 }
 
 impl Run {

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use sampler_verify::Target;
 
-use crate::feed::state::{Bound, Change, Cursor, Idle, Mark, Outcome, Posted, Refusal};
+use crate::feed::state::{Bound, Change, Cursor, Mark, Phase, Refusal};
 
 fn platform() -> Url {
     Url::parse("https://api.example.com").unwrap()
@@ -13,38 +13,26 @@ fn platform() -> Url {
 fn step(guid: &str) -> Step {
     let id = || guid.to_owned();
     let target = Target::from_ids([id(), id(), id(), id(), id(), id()]);
-    let unknown = Unknown {
-        target,
-        what: Bound::End,
-        from: Some(1),
-        to: 2,
-    };
     let mark = Mark {
         guid: id(),
         created_at: "t".to_owned(),
     };
+    let body = json!({ "id": guid, "type": "stop", "resource_instance_id": guid });
+    let ended = Phase::ended(Record::Apps, i64::MAX);
+    let unknown = Bound::End.of(&target, Some(1), 2);
     Step {
         cursors: [(Record::Apps, Cursor::Behind(mark))].into(),
-        changes: vec![Change {
-            key: Some(id()),
-            state: None,
-            posted: Some(Posted {
-                body: json!({ "id": guid }),
-                outcome: Outcome::Stopped,
-            }),
-            phase: Some(Idle::ended(Record::Apps, i64::MAX)),
-            unknown: vec![unknown],
-        }],
+        changes: vec![Change::posting(body, ended, vec![unknown])],
     }
 }
 
-fn refused() -> Refused {
+fn refused(id: &str) -> Refused {
     let refusal = Refusal {
         is_open: false,
         status: 409,
         problem: json!("no"),
     };
-    [(0, refusal)].into()
+    [(id.to_owned(), refusal)].into()
 }
 
 /// Where a feed keeps its state, in a folder of its own.
@@ -126,7 +114,7 @@ fn what_nobody_recorded_is_kept_until_a_report_has_told_it() {
     store.finish(&Refused::new()).unwrap();
     // What is refused is on no bill.
     store.begin(step("b")).unwrap();
-    store.finish(&refused()).unwrap();
+    store.finish(&refused("b")).unwrap();
     assert_eq!(untold(&store), ["a"]);
     store.told().unwrap();
     drop(store);
@@ -144,7 +132,7 @@ fn a_state_has_one_feed_and_one_platform() {
     let written = fs::read(&path).unwrap();
     let mut looked_at = Store::open(&path, &platform(), true).unwrap();
     assert!(looked_at.pending().is_some());
-    looked_at.finish(&refused()).unwrap();
+    looked_at.finish(&refused("a")).unwrap();
     looked_at.save_answers().unwrap();
     assert_eq!(fs::read(&path).unwrap(), written);
     assert!(!path.with_file_name(REFUSED).exists());
@@ -163,16 +151,24 @@ fn what_is_refused_is_kept_in_whole_lines() {
     let kept = path.with_file_name(REFUSED);
     let mut store = open(&path);
     store.begin(step("a")).unwrap();
-    store.finish(&refused()).unwrap();
+    store.finish(&refused("a")).unwrap();
     // A line that is cut short does not spoil the next.
     let mut text = fs::read(&kept).unwrap();
     text.extend(b"{\"event\":");
     fs::write(&kept, text).unwrap();
     store.begin(step("b")).unwrap();
-    store.finish(&refused()).unwrap();
+    store.finish(&refused("b")).unwrap();
     let text = fs::read_to_string(&kept).unwrap();
-    let line = |id| json!({ "event": { "id": id }, "status": 409, "problem": "no" });
-    assert_eq!(text, format!("{}\n{}\n", line("a"), line("b")));
+    let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let events: Vec<serde_json::Value> = events.collect();
+    let ids: Vec<_> = events
+        .iter()
+        .map(|it| (&it["event"]["id"], &it["status"]))
+        .collect();
+    assert_eq!(
+        ids,
+        [(&json!("a"), &json!(409)), (&json!("b"), &json!(409))]
+    );
 }
 
 #[test]
@@ -193,9 +189,9 @@ fn a_disk_that_fails_ends_the_command_and_loses_nothing() {
     // What is refused cannot be kept, so the step does not count.
     let kept = path.with_file_name(REFUSED);
     fs::create_dir(&kept).unwrap();
-    store.finish(&refused()).unwrap_err();
+    store.finish(&refused("a")).unwrap_err();
     assert_eq!(store.pending(), Some(&step("a")));
     fs::remove_dir(&kept).unwrap();
-    store.finish(&refused()).unwrap();
+    store.finish(&refused("a")).unwrap();
     assert_eq!(store.pending(), None);
 }

@@ -6,8 +6,8 @@ use sampler_verify::moment::Millis;
 
 use super::{Faults, Numbers};
 use crate::feed::mapping::Mapping;
-use crate::feed::state::{Kind, Mark, Tracked};
-use crate::feed::usage_event::{Quantities, Says, Since, UsageEvent};
+use crate::feed::state::{Kind, Mark, Quantities, Tracked};
+use crate::feed::usage_event::{Says, UsageEvent, What};
 
 const PROCESSES: u64 = 400;
 /// How far the clocks of API servers differ, in ms, and how late a row is seen after its insert.
@@ -118,9 +118,10 @@ impl Foundation {
             return;
         };
         self.noted += 1;
-        let says = Says::Runs {
-            now: Box::new(Self::running(key, quantities, at)),
-            since: Since::Noted,
+        let says = Says {
+            guid: key.to_owned(),
+            what: What::Noted,
+            part: Some(Self::running(key, quantities, at)),
             was: None,
         };
         self.insert(&format!("note-{}", self.noted), says, at, now);
@@ -132,7 +133,7 @@ impl Foundation {
             created_at: shown(at),
             at,
             state: "STATE".to_owned(),
-            says,
+            says: Some(says),
         };
         self.rows.push(Row { event, seen_at });
     }
@@ -186,36 +187,29 @@ impl Foundation {
 
 /// What the record says of a change.
 fn says(key: &str, (before, next): (Option<Quantities>, Option<Quantities>), at: Millis) -> Says {
-    let running = |quantities| Box::new(Foundation::running(key, quantities, at));
-    match next {
-        Some(quantities) => Says::Runs {
-            now: running(quantities),
-            since: if before.is_some() {
-                Since::Before
-            } else {
-                Since::Event
-            },
-            was: Some(before.unwrap_or(quantities)),
-        },
-        None => Says::Ended {
-            guid: key.to_owned(),
-            was: before.map(running),
-        },
+    let running = |quantities| Foundation::running(key, quantities, at);
+    let what = match (before, next) {
+        (_, None) => What::Ends,
+        (Some(_), Some(_)) => What::Changes,
+        (None, Some(_)) => What::Starts,
+    };
+    Says {
+        guid: key.to_owned(),
+        what,
+        part: next.or(before).map(running),
+        was: before.or(next),
     }
 }
 
 fn tell(event: &UsageEvent, running: &mut BTreeMap<String, Quantities>) {
-    match &event.says {
-        Says::Runs {
-            since: Since::Noted,
-            ..
+    let Some(says) = &event.says else { return };
+    let quantities = says.part.as_ref().and_then(|part| part.quantities);
+    match (says.what, quantities) {
+        (What::Starts | What::Changes, Some(quantities)) => {
+            running.insert(says.guid.clone(), quantities);
         }
-        | Says::Nothing => {}
-        Says::Runs { now, .. } => {
-            let key = now.target.resource_instance_id.clone();
-            running.extend(now.quantities.map(|quantities| (key, quantities)));
-        }
-        Says::Ended { guid, .. } => _ = running.remove(guid),
+        (What::Ends, _) => _ = running.remove(&says.guid),
+        _ => {}
     }
 }
 
