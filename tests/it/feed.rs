@@ -15,7 +15,7 @@ use tokio::process::Command;
 
 use crate::landscape::{HOUR, MINUTE, PATIENCE, until_ready};
 use crate::secured::secured;
-use foundation::{Foundation, counts, run_with, second};
+use foundation::{Foundation, counts, second};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_millisecond_of_a_foundation_reaches_abacus_through_every_fault() {
@@ -405,62 +405,6 @@ async fn a_secured_receiver_takes_the_tokens_of_the_platforms_uaa() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let spans = foundation.world.spans().await;
     assert_eq!(spans.count_documents(bson::doc! {}).await.unwrap(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_api_that_cannot_be_read_is_named_at_once() {
-    let foundation = Foundation::unread("feed_start").await;
-    let uaa = &foundation.platform.uaa;
-    for (secret, fault, words) in [
-        ("wrong", None, "UAA|token server answered 401"),
-        (CLIENT.1, Some(Fault::Forbidden), "is answered 403"),
-        (CLIENT.1, Some(Fault::Gateway(200)), "web page"),
-    ] {
-        foundation.platform.faults(fault.as_slice());
-        let ended = foundation.run_as(secret, &["--once"]).await;
-        assert_eq!(ended.code, 3, "{}", ended.errors);
-        let is_named = ended.errors.contains("Cloud Foundry at");
-        assert!(is_named, "{}", ended.errors);
-        assert!(
-            words.split('|').any(|it| ended.errors.contains(it)),
-            "{}",
-            ended.errors
-        );
-    }
-    uaa.remove_client(CLIENT.0);
-    uaa.add_client(CLIENT.0, CLIENT.1, &["cloud_controller.read"]);
-    let ended = foundation.run(&[]).await;
-    assert_eq!(ended.code, 3, "{}", ended.errors);
-    assert!(ended.errors.contains("global_auditor"), "{}", ended.errors);
-    uaa.remove_client(CLIENT.0);
-    uaa.add_client(CLIENT.0, CLIENT.1, &["cloud_controller.admin_read_only"]);
-    assert_eq!(foundation.run(&["--once"]).await.code, 0);
-
-    // The other API is not a receiver.
-    let other = foundation.folder.path().join("other.json");
-    let arguments = foundation.arguments_of(&foundation.platform.api(), &other, &["--once"]);
-    let ended = run_with(&arguments, CLIENT.1).await;
-    assert_eq!(ended.code, 3, "{}", ended.errors);
-    assert!(ended.errors.contains("Sampler at"), "{}", ended.errors);
-
-    let mapping = foundation.folder.path().join("mapping.toml");
-    write(
-        &mapping,
-        "[[services]]\nplan = \"p\"\n[tasks]\nplan_id = \"\"\n",
-    );
-    let asked = foundation.platform.asked().len();
-    let ended = foundation
-        .run(&["--mapping", mapping.to_str().unwrap()])
-        .await;
-    assert_eq!(ended.code, 2, "{}", ended.errors);
-    for words in ["services[1] names no offering", "tasks.plan_id is empty"] {
-        assert!(ended.errors.contains(words), "{}", ended.errors);
-    }
-    assert_eq!(
-        foundation.platform.asked().len(),
-        asked,
-        "nothing is asked before"
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

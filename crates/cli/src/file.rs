@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use sampler_verify::events::{self, Columns, Event, FileTimes, Format};
+use sampler_verify::events::{self, Columns, Event, Format};
 use sampler_verify::moment::Millis;
 
 use crate::clock;
@@ -87,11 +87,7 @@ impl EventFile {
 
     /// All events, as the verifier understands them.
     pub(crate) fn read(&self) -> Result<Vec<Event>, Failure> {
-        let times = FileTimes {
-            now: self.now,
-            offset: 0,
-        };
-        let read = events::read(&self.bytes[..], self.format, &self.columns, times);
+        let read = events::read(&self.bytes[..], self.format, &self.columns, self.now);
         read.map_err(|error| self.wrong(&error))
     }
 }

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use serde_json::error::Category;
 
 use crate::Target;
-use crate::moment::{Millis, TOO_FAR};
+use crate::moment::Millis;
 use crate::quantity::Measure;
 
 /// What some programs write in front of a text.
@@ -39,15 +39,6 @@ pub enum Format {
     Csv,
 }
 
-/// The origin and the shift of the times in a file.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct FileTimes {
-    /// The time from which relative times (`day`, `at`) count.
-    pub now: Millis,
-    /// Added to each time, but not to those of `CloudEvents`.
-    pub offset: Millis,
-}
-
 /// The columns of a table whose meaning is not in their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
@@ -64,12 +55,6 @@ impl Columns {
             return Ok(());
         }
         Err("--measures and --ignore name columns, which only a CSV has".to_owned())
-    }
-}
-
-impl FileTimes {
-    fn moved(self, moment: Millis) -> Result<Millis, String> {
-        Ok(moment.checked_add(self.offset).ok_or(TOO_FAR)?)
     }
 }
 
@@ -99,19 +84,19 @@ impl EventKind {
     }
 }
 
-/// Reads all events of a file, in its order. Only a table has columns.
+/// Reads all events of a file, in its order. Only a table has columns. Relative times (`day`, `at`) count from `now`.
 pub fn read(
     input: impl Read,
     format: Format,
     columns: &Columns,
-    times: FileTimes,
+    now: Millis,
 ) -> Result<Vec<Event>, String> {
     columns.check(format)?;
     let mut input = BufReader::new(input);
     check_text(&mut input)?;
     let events = match format {
-        Format::Ndjson => ndjson::read(input, times)?,
-        Format::Csv => table::read(input, columns, times)?,
+        Format::Ndjson => ndjson::read(input, now)?,
+        Format::Csv => table::read(input, columns)?,
     };
     if events.is_empty() {
         return Err("there are no events in it".to_owned());

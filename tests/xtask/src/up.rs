@@ -87,7 +87,7 @@ fn read_events(arguments: &Arguments, now: i64) -> Result<Option<Events>> {
 async fn show(arguments: &Arguments, system: &System, events: Option<Events>) -> Result<()> {
     let mut again = None;
     if let Some(events) = events {
-        let cli = Cli::new(&system.receiver.base_url(), &events).await?;
+        let cli = Cli::new(&system.receiver.base_url()).await?;
         let mut is_right = replay(system, &cli, &events).await?;
         // The verifier must know all events behind the spans: not those of an earlier run.
         if !arguments.keep {

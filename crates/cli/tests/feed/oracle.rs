@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use sampler_verify::moment::Millis;
 
-use super::Run;
 use super::receiver::Receiver;
 use super::world::{Foundation, SKEW};
+use super::{MIN_AGE, Run};
 use crate::feed::state::Phase;
 
 /// A time whose events were lost before they were read.
@@ -105,7 +105,7 @@ impl<'a> Oracle<'a> {
             let is_listed = bounds
                 .iter()
                 .any(|(first, last)| first - SKEW <= from && until <= last + SKEW);
-            let is_unseen = self.is_unseen(used, billed, (from, until));
+            let is_unseen = self.is_unseen(key, (used, billed), (from, until));
             match (is_listed, is_unseen) {
                 (true, _) => judged.listed += until - from,
                 (false, true) => judged.unseen += until - from,
@@ -116,25 +116,51 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Whether it is within changes that a gap has hidden all: before and after them it ran as it is billed.
-    fn is_unseen(&self, used: &Levels, billed: &Levels, (from, until): (Millis, Millis)) -> bool {
+    /// Whether it is within changes that gaps have hidden all: before and after them it ran as it is billed.
+    fn is_unseen(
+        &self,
+        key: &str,
+        (used, billed): (&Levels, &Levels),
+        (from, until): (Millis, Millis),
+    ) -> bool {
         let billed_then = level(billed, from);
-        let mut gaps = self.run.gaps.iter();
-        let Some(gap) = gaps.find(|gap| gap.from <= from && until <= gap.until + SKEW) else {
+        let gaps = &self.run.gaps;
+        let mut hidden =
+            (0..gaps.len()).map(|place| (gaps[place].from, self.end_of_gap(key, place)));
+        let Some((begin, end)) = hidden.find(|(begin, end)| *begin <= from && until <= end + SKEW)
+        else {
             return false;
         };
         let mut times = used.iter().map(|(at, _)| *at);
         let first = times
             .rfind(|at| *at <= from && level(used, at - 1) == billed_then)
-            .filter(|first| *first >= gap.from);
+            .filter(|first| *first >= begin);
         let mut after = used.iter().filter(|(at, _)| *at >= until);
         let last = after.find(|(_, level)| *level == billed_then);
         match (first, last) {
             (Some(first), Some((last, _))) => {
                 let is_between = |at: Millis| first < at && at < *last;
-                *last <= gap.until + SKEW && !billed.iter().any(|(at, _)| is_between(*at))
+                *last <= end + SKEW && !billed.iter().any(|(at, _)| is_between(*at))
             }
             _ => false,
         }
+    }
+
+    /// Until when a gap hides a process: if that was left to a young event, which the next gap has hidden, until the
+    /// end of the next.
+    fn end_of_gap(&self, key: &str, place: usize) -> Millis {
+        let world = self.run.outside.world.borrow();
+        let mut end = self.run.gaps[place].until;
+        for next in &self.run.gaps[place + 1..] {
+            let mut rows = world.rows.iter().map(|row| &row.event);
+            let is_left = rows.any(|event| {
+                event.subject() == Some(key) && (end - MIN_AGE..=end).contains(&event.at)
+            });
+            if !is_left || next.from > end {
+                break;
+            }
+            end = next.until;
+        }
+        end
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{BYTE_ORDER_MARK, Event, EventKind, FileTimes, json_in_words};
+use super::{BYTE_ORDER_MARK, Event, EventKind, json_in_words};
 use crate::Target;
 use crate::moment::{Millis, TOO_FAR, parse_length, parse_rfc3339, time_of_day};
 use crate::quantity::{self, Measure};
@@ -52,7 +52,7 @@ struct FormatMark {
 }
 
 /// Reads the lines of a file, without those that are empty or comments.
-pub(super) fn read(mut input: impl BufRead, times: FileTimes) -> Result<Vec<Event>, String> {
+pub(super) fn read(mut input: impl BufRead, now: Millis) -> Result<Vec<Event>, String> {
     let (mut events, mut line) = (Vec::new(), String::new());
     for number in 1.. {
         line.clear();
@@ -60,7 +60,7 @@ pub(super) fn read(mut input: impl BufRead, times: FileTimes) -> Result<Vec<Even
         let found = match read {
             Ok(0) => break,
             Ok(length) if length as u64 == LINE_LEN_MAX => Err("the line is too long".to_owned()),
-            Ok(_) => events_of(&line, number, times),
+            Ok(_) => events_of(&line, number, now),
             Err(error) => Err(error.to_string()),
         };
         events.extend(found.map_err(|what| format!("line {number}: {what}"))?);
@@ -69,12 +69,12 @@ pub(super) fn read(mut input: impl BufRead, times: FileTimes) -> Result<Vec<Even
 }
 
 /// The event of a line; two where it is an update, which is a stop and a start at the same time.
-fn events_of(text: &str, number: u64, times: FileTimes) -> Result<Vec<Event>, String> {
+fn events_of(text: &str, number: u64, now: Millis) -> Result<Vec<Event>, String> {
     let text = text.trim_start_matches(BYTE_ORDER_MARK).trim();
     if text.is_empty() || text.starts_with('#') {
         return Ok(Vec::new());
     }
-    let (line, moment) = line_of(text, times)?;
+    let (line, moment) = line_of(text, now)?;
     let target = line.target;
     // An empty id counts as none.
     let id = line.id.filter(|id| !id.is_empty());
@@ -100,12 +100,12 @@ fn events_of(text: &str, number: u64, times: FileTimes) -> Result<Vec<Event>, St
     Ok(events)
 }
 
-fn line_of(text: &str, times: FileTimes) -> Result<(Line, Millis), String> {
+fn line_of(text: &str, now: Millis) -> Result<(Line, Millis), String> {
     let wrong = |error: serde_json::Error| json_in_words(&error);
     let mark: FormatMark = serde_json::from_str(text).map_err(wrong)?;
     if mark.specversion.is_none() {
         let line: Line = serde_json::from_str(text).map_err(wrong)?;
-        let moment = times.moved(line.moment(times.now)?)?;
+        let moment = line.moment(now)?;
         return Ok((line, moment));
     }
     let event: CloudEvent = serde_json::from_str(text).map_err(wrong)?;

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use csv::{ReaderBuilder, StringRecord};
 
-use super::{Columns, Event, EventKind, FileTimes};
+use super::{Columns, Event, EventKind};
 use crate::Target;
 use crate::moment::{Millis, parse_moment};
 use crate::quantity::{self, Measure};
@@ -26,11 +26,7 @@ enum Column {
     Nameless,
 }
 
-pub(super) fn read(
-    input: impl Read,
-    named: &Columns,
-    times: FileTimes,
-) -> Result<Vec<Event>, String> {
+pub(super) fn read(input: impl Read, named: &Columns) -> Result<Vec<Event>, String> {
     let mut reader = ReaderBuilder::new().flexible(true).from_reader(input);
     let headers = reader.headers().map_err(|error| error.to_string())?;
     let columns = columns(headers, named)?;
@@ -39,7 +35,7 @@ pub(super) fn read(
         let row = row.map_err(|error| error.to_string())?;
         if row.iter().any(|cell| !cell.trim().is_empty()) {
             let line = row.position().map_or(0, csv::Position::line);
-            let found = events_of(&columns, &row, line, times);
+            let found = events_of(&columns, &row, line);
             events.extend(found.map_err(|what| format!("line {line}: {what}"))?);
         }
     }
@@ -94,12 +90,7 @@ fn column(header: &str, named: &Columns) -> Result<Column, String> {
 }
 
 /// The start of a span, and its stop.
-fn events_of(
-    columns: &[Column],
-    row: &StringRecord,
-    line: u64,
-    times: FileTimes,
-) -> Result<Vec<Event>, String> {
+fn events_of(columns: &[Column], row: &StringRecord, line: u64) -> Result<Vec<Event>, String> {
     if row.len() < columns.len() {
         let (cells, columns) = (row.len(), columns.len());
         return Err(format!(
@@ -132,16 +123,14 @@ fn events_of(
     let events = [(EventKind::start(measures)?, start)]
         .into_iter()
         .chain(stop);
-    let events = events.map(|(kind, moment)| {
-        Ok(Event {
-            line,
-            kind,
-            target: target.clone(),
-            id: None,
-            moment: times.moved(moment)?,
-        })
+    let events = events.map(|(kind, moment)| Event {
+        line,
+        kind,
+        target: target.clone(),
+        id: None,
+        moment,
     });
-    events.collect()
+    Ok(events.collect())
 }
 
 fn moment(cell: &str) -> Result<Option<Millis>, String> {

@@ -1,16 +1,13 @@
 //! Files of events: how they are read, and what usages follow.
 
-use sampler_verify::events::{Columns, Event, EventKind, FileTimes, Format, json_in_words, read};
+use sampler_verify::events::{Columns, Event, EventKind, Format, json_in_words, read};
 use sampler_verify::moment::{Granularity, InWords, Millis, parse_length, parse_moment};
 use sampler_verify::quantity::Measure;
 use sampler_verify::{History, Target};
 use serde_json::{Value, json};
 
 /// 2023-11-14T22:13:20Z.
-const TIMES: FileTimes = FileTimes {
-    now: 1_700_000_000_000,
-    offset: 0,
-};
+const NOW: Millis = 1_700_000_000_000;
 const HEADER: &str =
     "organization_id,space_id,consumer_id,resource_id,plan_id,resource_instance_id,start,end";
 const M: &str = r#""measured_usage":[{"measure":"m","quantity":1}]"#;
@@ -22,7 +19,7 @@ fn line(more: &str) -> String {
 }
 
 fn ndjson(text: &str) -> Result<Vec<Event>, String> {
-    read(text.as_bytes(), Format::Ndjson, &Columns::default(), TIMES)
+    read(text.as_bytes(), Format::Ndjson, &Columns::default(), NOW)
 }
 
 fn csv(measures: &[&str], ignored: &[&str], text: &str) -> Result<Vec<Event>, String> {
@@ -32,7 +29,7 @@ fn csv(measures: &[&str], ignored: &[&str], text: &str) -> Result<Vec<Event>, St
         text.as_bytes(),
         Format::Csv,
         &Columns { measures, ignored },
-        TIMES,
+        NOW,
     )
 }
 
@@ -136,8 +133,7 @@ fn events_are_read_as_they_are_sent() {
         let text = format!(
             r#"{{"specversion":"1.0","type":"{kind}","source":"/b","id":"1","time":"{time}","data":{data}}}"#
         );
-        let moved = FileTimes { offset: 5, ..TIMES };
-        read(text.as_bytes(), Format::Ndjson, &Columns::default(), moved)
+        read(text.as_bytes(), Format::Ndjson, &Columns::default(), NOW)
     };
     let events = cloud("a.b.start", "1970-01-01T00:00:01.0009Z").unwrap();
     assert_eq!(
@@ -183,7 +179,7 @@ fn events_are_read_as_they_are_sent() {
         &b"\xff\xfe\x00"[..],
         Format::Ndjson,
         &Columns::default(),
-        TIMES,
+        NOW,
     );
     assert!(utf16.unwrap_err().contains("not text"));
     let error = serde_json::from_str::<u8>("\"x\"").unwrap_err();

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use sampler_verify::api::Span;
-use sampler_verify::events::{self, Columns, FileTimes, Format};
+use sampler_verify::events::{self, Columns, Format};
 use sampler_verify::moment::HOUR;
 use sampler_verify::{FindingKind, History, check};
 
@@ -12,14 +12,8 @@ use crate::truth::{Ledger, NOW, bill, kinds, policy};
 #[test]
 fn the_examples_are_billed_to_the_millisecond() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/events.ndjson");
-    let (file, times) = (
-        File::open(path).unwrap(),
-        FileTimes {
-            now: NOW,
-            offset: 0,
-        },
-    );
-    let events = events::read(file, Format::Ndjson, &Columns::default(), times).unwrap();
+    let file = File::open(path).unwrap();
+    let events = events::read(file, Format::Ndjson, &Columns::default(), NOW).unwrap();
     let history = History::of(events.clone());
     assert_eq!(history.contradictions, []);
     assert!(history.used.len() >= 8);

@@ -8,39 +8,35 @@ use sampler_testkit::program::{CLI, binary};
 use tokio::process::Command;
 
 use super::GRANULARITY;
-use super::events::Events;
 
-/// The command line, and what it is told of a file of events.
+/// The command line, and the receiver.
 #[derive(Debug)]
 pub(super) struct Cli {
     program: PathBuf,
-    /// The receiver, and how the moments of the file count.
-    common: Vec<String>,
+    receiver: String,
 }
 
 impl Cli {
-    pub(super) async fn new(receiver: &str, events: &Events) -> Result<Self> {
-        let (now, offset) = (events.now.to_string(), format!("{}ms", events.offset));
-        let common = ["--url", receiver, "--now", &now, "--offset", &offset];
+    pub(super) async fn new(receiver: &str) -> Result<Self> {
         Ok(Self {
             program: binary(CLI).await?,
-            common: common.map(str::to_owned).to_vec(),
+            receiver: receiver.to_owned(),
         })
     }
 
     /// Sends a file, and prints the outcome. Its status is 1 if an event was refused.
     pub(super) async fn send(&self, file: &Path) -> Result<ExitStatus> {
-        let mut words = vec!["events".to_owned(), "send".to_owned(), text(file)?];
-        words.extend(self.common.iter().cloned());
-        self.run(&words).await
+        let file = text(file)?;
+        let words = ["events", "send", &file, "--url", &self.receiver];
+        self.run(&words.map(str::to_owned)).await
     }
 
     /// The words of `sampler verify` for a file.
     pub(super) fn verify(&self, file: &Path) -> Result<Vec<String>> {
-        let mut words = vec!["verify".to_owned(), text(file)?];
-        words.extend(self.common.iter().cloned());
-        words.extend(["--granularity", GRANULARITY, "--strict", "--all"].map(str::to_owned));
-        Ok(words)
+        let file = text(file)?;
+        let words = ["verify", &file, "--url", &self.receiver];
+        let how = ["--granularity", GRANULARITY, "--strict", "--all"];
+        Ok(words.into_iter().chain(how).map(str::to_owned).collect())
     }
 
     /// Runs it, and prints what it prints.

@@ -1,25 +1,25 @@
-//! The events of a replay. `sampler events send` sends them, and `sampler verify` compares them with
-//! what was billed; here only what both must be told is read.
+//! The events of a replay. `sampler events send` sends them, and `sampler verify` compares them with what was billed;
+//! both get them with the times at which they are replayed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, ensure};
 use sampler_testkit::target_dir;
 use sampler_verify::Target;
-use sampler_verify::events::{self, Columns, FileTimes, Format};
+use sampler_verify::events::{self, Columns, Format};
 use sampler_verify::moment::parse_length;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// A file of events.
 #[derive(Debug)]
 pub(super) struct Events {
+    /// The file to send and to verify.
     pub(super) path: PathBuf,
-    /// The origin of relative moments, in ms since epoch.
-    pub(super) now: i64,
+    text: String,
     /// Added to all moments, in ms.
-    pub(super) offset: i64,
+    offset: i64,
     /// The earliest moment.
     pub(super) earliest: i64,
     /// Late stops. They are sent once usages reach beyond them.
@@ -35,8 +35,7 @@ impl Events {
         let text = fs::read_to_string(&path).with_context(|| format!("reading {shown}"))?;
         let format = Format::of_name(&shown);
         let format = format.with_context(|| format!("{shown} is no .ndjson, .json or .csv"))?;
-        let reading = FileTimes { now, offset: 0 };
-        let all = events::read(text.as_bytes(), format, &Columns::default(), reading);
+        let all = events::read(text.as_bytes(), format, &Columns::default(), now);
         let all = all
             .map_err(Error::msg)
             .with_context(|| format!("in {shown}"))?;
@@ -49,15 +48,21 @@ impl Events {
         };
         let mut events = Self {
             path,
-            now,
             offset,
             earliest: moments().min().unwrap_or(now) + offset,
             late: Vec::new(),
             held: HashSet::new(),
+            text: String::new(),
         };
         if format == Format::Ndjson {
             events.hold_late(&all, &text);
+            events.text = dated(&text, &all, offset)?;
+            events.path = write("replay.ndjson", &events.text)?;
         }
+        ensure!(
+            format == Format::Ndjson || offset == 0,
+            "only NDJSON can be moved"
+        );
         Ok(events)
     }
 
@@ -85,9 +90,8 @@ impl Events {
         if self.late.is_empty() {
             return Ok(vec![self.path.clone()]);
         }
-        let text = fs::read_to_string(&self.path).context("reading the events again")?;
         let part = |name: &str, is_held: bool| {
-            let lines = (1..).zip(text.lines());
+            let lines = (1..).zip(self.text.lines());
             let lines = lines.filter(|(number, _)| self.held.contains(number) == is_held);
             let lines: Vec<&str> = lines.map(|(_, line)| line).collect();
             write(name, &lines.join("\n"))
@@ -99,9 +103,30 @@ impl Events {
     }
 }
 
+/// The lines of a file with the times at which they are replayed, as the receiver takes them.
+fn dated(text: &str, all: &[events::Event], offset: i64) -> Result<String> {
+    let moments = all.iter().map(|event| (event.line, event.moment + offset));
+    let moments: HashMap<u64, i64> = moments.collect();
+    let lines = (1..).zip(text.lines()).map(|(number, line)| {
+        let Some(moment) = moments.get(&number) else {
+            return Ok(line.to_owned());
+        };
+        let mut event: Map<String, Value> = serde_json::from_str(line)?;
+        if event.contains_key("specversion") {
+            return Ok(line.to_owned());
+        }
+        event.retain(|name, _| !["day", "time", "at", "after"].contains(&name.as_str()));
+        event.insert("timestamp".to_owned(), json!(moment));
+        Ok(serde_json::to_string(&event)?)
+    });
+    let lines: Result<Vec<String>> = lines.collect();
+    Ok(lines?.join("\n"))
+}
+
 fn write(name: &str, text: &str) -> Result<PathBuf> {
-    let path = target_dir().join("up").join(name);
-    let written = fs::write(&path, text);
+    let folder = target_dir().join("up");
+    let path = folder.join(name);
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, text));
     written.with_context(|| format!("writing {}", path.display()))?;
     Ok(path)
 }
@@ -167,7 +192,9 @@ mod tests {
     fn all_moments_move_by_the_same_length() {
         let text = [line("stop", 100, "a", ""), line("stop", 60, "b", "")].join("\n");
         let events = read(&text, Some("1h")).unwrap();
-        assert_eq!(events.offset, NOW - 3_600_000 - 100);
+        let last = NOW - 3_600_000;
+        assert_eq!(events.offset, last - 100);
+        assert!(events.text.contains(&format!("\"timestamp\":{last}")));
         assert_eq!(events.earliest, NOW - 3_600_000 - 40);
         assert_eq!(read(&text, None).unwrap().earliest, 60);
         assert!(read(&text, Some("soon")).is_err());
@@ -179,5 +206,6 @@ mod tests {
         let events = Events::read(path, NOW, None).unwrap();
         assert_eq!((events.late.len(), events.held.len()), (1, 1));
         assert!(events.earliest < NOW);
+        assert!(!events.text.contains("\"day\"") && !events.text.contains("\"after\""));
     }
 }
