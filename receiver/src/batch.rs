@@ -37,7 +37,7 @@ impl Layout {
 ///
 /// # Errors
 /// 400 where a list is not JSON or not a list, 413 where there are too many events.
-pub(crate) fn split(layout: Layout, body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
+pub(crate) fn split(layout: Layout, body: &[u8]) -> Result<Vec<Item<'_>>, Problem> {
     let events: Vec<&[u8]> = if layout == Layout::Lines {
         let lines = body.split(|byte| *byte == b'\n');
         let lines = lines.filter(|line| !line.iter().all(u8::is_ascii_whitespace));
@@ -61,7 +61,8 @@ pub(crate) fn split(layout: Layout, body: &[u8]) -> Result<Vec<&[u8]>, Problem> 
         let detail = "The batch has more than 1,000 events. Nothing was kept.";
         return Err(Problem::new(&problems::PAYLOAD_TOO_LARGE, detail));
     }
-    Ok(events)
+    let form = layout.form();
+    Ok(events.into_iter().map(|event| item(form, event)).collect())
 }
 
 fn no_list() -> Problem {
@@ -110,41 +111,49 @@ struct Glimpse {
     data: Option<Box<Glimpse>>,
 }
 
+/// An event of a batch.
+pub(crate) struct Item<'b> {
+    pub(crate) bytes: &'b [u8],
+    pub(crate) kind: Option<EventType>,
+    /// The instances that it is about; an update may be about two.
+    instances: Vec<String>,
+}
+
 /// The kind of an event, where that is known before the event is read.
 pub(crate) fn kind(form: Form<'_>, event: &[u8]) -> Option<EventType> {
-    let named = || serde_json::from_slice::<Glimpse>(event).ok()?.r#type;
     match form {
         Form::Addressed(kind) => Some(kind),
         Form::Binary(attributes) => attributes.kind(),
-        Form::Typed => EventType::from_name(&named()?),
-        Form::CloudEvent => cloud_event::kind_of(&named()?),
+        Form::Typed | Form::CloudEvent => item(form, event).kind,
     }
 }
 
-/// The instances that an event is about; an update may be about two.
-fn instances(layout: Layout, event: &[u8]) -> Vec<String> {
-    let seen: Glimpse = serde_json::from_slice(event).unwrap_or_default();
-    let event = match layout {
-        Layout::List | Layout::Lines => seen,
-        Layout::CloudEvents => seen.data.map(|data| *data).unwrap_or_default(),
+fn item<'b>(form: Form<'_>, bytes: &'b [u8]) -> Item<'b> {
+    let seen: Glimpse = serde_json::from_slice(bytes).unwrap_or_default();
+    let named = seen.r#type.as_deref();
+    let (kind, event) = match form {
+        Form::CloudEvent => (named.and_then(cloud_event::kind_of), seen.data),
+        _ => (named.and_then(EventType::from_name), Some(Box::new(seen))),
     };
+    let event = event.map(|event| *event).unwrap_or_default();
     let before = event.previous.and_then(|it| it.resource_instance_id);
-    event
-        .resource_instance_id
-        .into_iter()
-        .chain(before)
-        .collect()
+    let instances = event.resource_instance_id.into_iter().chain(before);
+    Item {
+        bytes,
+        kind,
+        instances: instances.collect(),
+    }
 }
 
 /// The events that must be processed in order: all of one instance, or of instances that an update joins.
 /// Events are named by their places in the batch.
-pub(crate) fn chains(layout: Layout, events: &[&[u8]]) -> Vec<Vec<usize>> {
+pub(crate) fn chains(items: &[Item<'_>]) -> Vec<Vec<usize>> {
     let mut chains: Vec<Vec<usize>> = Vec::new();
-    let mut chain_of: HashMap<String, usize> = HashMap::new();
-    for (index, event) in events.iter().enumerate() {
+    let mut chain_of: HashMap<&str, usize> = HashMap::new();
+    for (index, item) in items.iter().enumerate() {
         let own = chains.len();
         chains.push(vec![index]);
-        for instance in instances(layout, event) {
+        for instance in &item.instances {
             let other = *chain_of.entry(instance).or_insert(own);
             if other != own {
                 let mut joined = std::mem::take(&mut chains[other]);

@@ -15,7 +15,7 @@ use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::Arrival;
 
-use crate::batch::{self, Layout};
+use crate::batch::{self, Item, Layout};
 use crate::body::{self, JSON, NDJSON};
 use crate::cloud_event::Attributes;
 use crate::event::Form;
@@ -147,13 +147,13 @@ struct Posted<'b> {
     receiver: &'b Receiver,
     grant: &'b Grant,
     layout: Layout,
-    events: &'b [&'b [u8]],
+    events: &'b [Item<'b>],
 }
 
 impl Posted<'_> {
     /// Events of different instances do not wait for each other, so they share commands.
     async fn process_all(&self) -> Vec<BatchResult> {
-        let chains = batch::chains(self.layout, self.events).into_iter();
+        let chains = batch::chains(self.events).into_iter();
         let results = stream::iter(chains.map(|chain| self.process_chain(chain)));
         let results: Vec<_> = results.buffer_unordered(AT_ONCE).collect().await;
         results.into_iter().flatten().collect()
@@ -166,12 +166,12 @@ impl Posted<'_> {
         let mut held_back: Option<Problem> = None;
         let mut results = Vec::with_capacity(chain.len());
         for index in chain {
-            let event = self.events[index];
+            let event = &self.events[index];
             let outcome = match held_back.clone() {
                 Some(problem) => Err(problem),
-                None => self.process(event).await,
+                None => self.process(event.bytes).await,
             };
-            note(batch::kind(self.layout.form(), event), &outcome);
+            note(event.kind, &outcome);
             let outcome = outcome.map_err(|mut problem| {
                 log_refusal("batch", self.grant.client(), &problem);
                 if problem.status().is_server_error() && held_back.is_none() {

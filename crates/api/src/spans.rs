@@ -15,19 +15,16 @@ pub struct Span {
     pub measured_usage: Vec<Measure>,
     #[schema(value_type = Moment)]
     pub start: Timestamp,
-    #[schema(value_type = Option<Moment>, required)]
+    #[schema(value_type = Option<Moment>)]
     pub end: Option<Timestamp>,
     #[schema(example = "open")]
     pub state: String,
-    #[schema(required)]
     pub start_event_id: Option<String>,
-    #[schema(required)]
     pub end_event_id: Option<String>,
     #[schema(value_type = Moment)]
     pub sampled_to: Timestamp,
-    #[schema(value_type = Option<Moment>, required)]
+    #[schema(value_type = Option<Moment>)]
     pub due_at: Option<Timestamp>,
-    #[schema(required)]
     pub planned: Option<Plan>,
     pub delivery: Delivery,
     /// What was sampled and does not count upstream, by time.
@@ -56,7 +53,6 @@ pub struct Delivery {
     pub attempts: u32,
     /// A post of the planned usage had no answer: it may count upstream.
     pub unanswered: bool,
-    #[schema(required)]
     pub last_error: Option<LastError>,
 }
 
@@ -64,7 +60,6 @@ pub struct Delivery {
 pub struct LastError {
     #[schema(value_type = Moment)]
     pub at: Timestamp,
-    #[schema(required)]
     pub status: Option<u16>,
     pub error: String,
 }
@@ -77,14 +72,13 @@ pub struct Excluded {
     #[schema(value_type = Moment)]
     pub end: Timestamp,
     /// A late stop has taken back what is behind this time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Moment, nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Moment>)]
     pub back_to: Option<Timestamp>,
     /// A post of it had no answer: it may count upstream.
     pub unanswered: bool,
     /// Why the upstream refused it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -126,15 +120,12 @@ pub struct Proof {
     /// sampling went beyond the end, and is to be taken back.
     pub unsampled: i64,
     /// Entries of the ledger that are kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub usages: Option<u64>,
     /// Their durations together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<i64>,
     /// What the span says is billed since the first of these entries, less `ledger`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<i64>,
 }
