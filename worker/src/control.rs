@@ -70,7 +70,10 @@ impl Worker {
             return Ok(());
         };
         let last = self.parts.operating.controller().await?;
-        if last.as_ref().is_some_and(|last| last.age < STEP) {
+        if last
+            .as_ref()
+            .is_some_and(|last| (0..STEP).contains(&last.age))
+        {
             return Ok(());
         }
         let next = step(&settings, last.as_ref(), &backlog.value);

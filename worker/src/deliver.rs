@@ -65,8 +65,9 @@ impl PostDeadline {
 }
 
 impl Worker {
-    /// Posts the usage in hand, and gives the driver the outcome. After a 429 it waits and posts
-    /// again. Returns false if nothing may be posted now.
+    /// Posts the usage in hand, and gives the driver the outcome. After a 429 nobody posts for as long as it says, and
+    /// the span makes room for others: the upstream may mean this customer alone. Returns false if nothing may be
+    /// posted now.
     pub(crate) async fn deliver(
         &self,
         driver: &mut Driver,
@@ -74,35 +75,34 @@ impl Worker {
         deadline: PostDeadline,
     ) -> bool {
         let usage = Usage::new(driver.span(), delivery);
-        loop {
-            let (answer, details) = match self.post_once(&usage, &deadline).await {
-                PostOutcome::Posted(answer, details) => (answer, details),
-                PostOutcome::Found(acceptance) => {
-                    driver.on_found(acceptance);
-                    return true;
-                }
-                PostOutcome::Held => return false,
-                PostOutcome::Outdated => {
-                    driver.on_outdated();
-                    return true;
-                }
-            };
-            let span = driver.span();
-            match answer {
-                Answer::Accepted => driver.on_accepted(self.acceptance(details)),
-                Answer::Wait { after } => {
-                    self.wait_as_asked(after);
-                    continue;
-                }
-                Answer::TryAgain { after, error } => {
-                    driver.on_failed(self.not_delivered(span, &usage, after, error, details));
-                }
-                Answer::Refused { error } => {
-                    driver.on_failed(self.refused(span, &usage, error, details));
-                }
+        let (answer, details) = match self.post_once(&usage, &deadline).await {
+            PostOutcome::Posted(answer, details) => (answer, details),
+            PostOutcome::Found(acceptance) => {
+                driver.on_found(acceptance);
+                return true;
             }
-            return true;
+            PostOutcome::Held => return false,
+            PostOutcome::Outdated => {
+                driver.on_outdated();
+                return true;
+            }
+        };
+        let span = driver.span();
+        match answer {
+            Answer::Accepted => driver.on_accepted(self.acceptance(details)),
+            Answer::Wait { after } => {
+                self.wait_as_asked(after);
+                let error = "the upstream asks to wait".to_owned();
+                driver.on_failed(self.not_delivered(span, &usage, Some(after), error, details));
+            }
+            Answer::TryAgain { after, error } => {
+                driver.on_failed(self.not_delivered(span, &usage, after, error, details));
+            }
+            Answer::Refused { error } => {
+                driver.on_failed(self.refused(span, &usage, error, details));
+            }
         }
+        true
     }
 
     pub(crate) fn wait_as_asked(&self, after: Duration) {
@@ -222,11 +222,12 @@ pub(crate) fn blames_usage(details: &Details) -> bool {
 
 /// Whether the upstream may have taken a usage although the post was not accepted: the request was sent, and
 /// what came back, if anything, says neither yes nor no. A gateway that loses the upstream's answer sends a
-/// 5xx of its own, with whatever body; another 2xx or 3xx may come from anywhere.
+/// 5xx of its own, with whatever body, or repeats the post, and passes on that the usage is there already (409);
+/// another 2xx or 3xx may come from anywhere.
 fn is_unanswered(details: &Details) -> bool {
     let is_clear = details
         .status
-        .is_some_and(|status| (400..500).contains(&status));
+        .is_some_and(|status| (400..500).contains(&status) && status != 409);
     !is_clear && !details.unsent
 }
 
@@ -266,10 +267,10 @@ mod tests {
                 "{status:?} of a token server"
             );
         }
-        for status in [200, 203, 207, 302] {
+        for status in [200, 203, 207, 302, 409] {
             assert!(unanswered(Some(status), None, false), "{status}");
         }
-        for status in [400, 401, 409, 429, 451] {
+        for status in [400, 401, 429, 451] {
             assert!(!unanswered(Some(status), None, false), "{status}");
         }
     }

@@ -212,17 +212,16 @@ impl Worker {
     }
 
     /// From when on the ledger surely has all entries of a span, given what it has first; none where entries of
-    /// that time may have expired, or another program has sampled it.
+    /// that time may have expired, and where it has none but of what was sent again: another program may have sampled
+    /// the span, or an operator skipped all of it.
     fn ledger_since(&self, span: &Span, first: Option<Timestamp>) -> Option<Timestamp> {
+        let first = first?;
         let cuts = &span.processing.cuts;
         let retention = self.settings.ledger.retention;
         let kept = cuts.iter().map(|cut| retention.of(cut.granularity)).min()?;
         let kept_from = self.now().plus(-millis(kept));
-        match first {
-            // What is by one dimension expires in its order.
-            Some(first) => (cuts.len() == 1 || first > kept_from).then_some(first),
-            None => (span.start > kept_from).then_some(span.start),
-        }
+        // What is by one dimension expires in its order.
+        (cuts.len() == 1 || first > kept_from).then_some(first)
     }
 }
 

@@ -231,6 +231,13 @@ impl Worker {
         };
         let forgets = !self.promises.contract.is_forever();
         if forgets {
+            // Two that post the same usage would both be told that it is not there.
+            let span = self.parts.work.read(&watch.span, &watch.target).await?;
+            if span.is_some_and(|span| span.has_open(watch.interval, &watch.usage_guid)) {
+                let outcome =
+                    self.missing("it is sent with its span, which has not recorded it".to_owned());
+                return Ok(Some((watch, outcome)));
+            }
             let settled_at = watch
                 .accepted_at
                 .plus(READ_VALID_FOR + post_timeout + settles);

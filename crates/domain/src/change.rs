@@ -4,7 +4,7 @@
 //! makes the change if the version is still the one that was read, and stores what differs in `processing`.
 //! So each change is one statement with the conditions `_id`, `processing.key` and `processing.version`.
 
-use crate::excluded::{add, take};
+use crate::excluded::{EXCLUDED_MAX, add, take};
 use crate::{
     Acceptance, Again, Cause, Delivery, Excluded, FailureState, Interval, Planned, Policy, RunId,
     SUSPENDED_DUE_AT, Span, Step, Suspension, Timestamp, next_step, usage_guid,
@@ -292,13 +292,23 @@ impl Span {
             self.processing.due_at = failure.retry_at;
             return;
         }
-        let first = self.processing.again.remove(0);
-        let mut range = Excluded {
-            error: Some(failure.error.clone()),
-            ..first.range
-        };
-        // The usage itself is recorded: its way back alone does not count.
-        if let (true, Some(way_back)) = (first.is_way_back, range.way_back()) {
+        let mut first = self.processing.again.remove(0);
+        first.range.error = Some(failure.error.clone());
+        self.put_back(first);
+        if self.processing.excluded.len() > EXCLUDED_MAX {
+            for again in std::mem::take(&mut self.processing.again) {
+                self.put_back(again);
+            }
+        }
+        self.processing.due_at = self.next_due_at(now, policy);
+    }
+
+    /// Excludes what is left of a range that is sent again. Where its usage is recorded, its way back alone does not
+    /// count.
+    fn put_back(&mut self, again: Again) {
+        let way_back = again.way_back_left();
+        let mut range = again.range;
+        if let Some(way_back) = way_back {
             range = Excluded {
                 interval: way_back,
                 back_to: None,
@@ -307,7 +317,6 @@ impl Span {
             };
         }
         add(&mut self.processing.excluded, range);
-        self.processing.due_at = self.next_due_at(now, policy);
     }
 
     /// Records that a post had no answer. None where the span says so already, or where the interval is

@@ -63,15 +63,16 @@ impl Memory {
 }
 
 impl Contract {
-    /// Until then the usage in hand may be posted without a lookup; none if it must always be looked up first.
-    /// What is sent again always is.
-    pub fn safe_until(&self, span: &Span) -> Option<Timestamp> {
+    /// Until then the usage in hand may be posted without a lookup; none if it must be looked up first. What is sent
+    /// again always is, and what was planned by a clock that was ahead.
+    pub fn safe_until(&self, span: &Span, now: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Forever => Some(Timestamp::MAX),
             Self::Forgets(_) if !span.processing.again.is_empty() => None,
             Self::Forgets(memory) => {
                 let planned = span.processing.planned.as_ref()?;
-                memory.safe_until(earliest_post(planned))
+                let earliest = (planned.planned_at <= now).then(|| earliest_post(planned))?;
+                memory.safe_until(earliest)
             }
         }
     }
@@ -194,9 +195,12 @@ mod tests {
             (planned(0, 50 * SECOND, 40 * SECOND), 120 * SECOND),
             (planned(50 * SECOND, 0, 40 * SECOND), 110 * SECOND),
         ] {
-            assert_eq!(contract.safe_until(&planned), Some(at(until)));
+            let now = at(60 * SECOND);
+            assert_eq!(contract.safe_until(&planned, now), Some(at(until)));
         }
-        let forever = Contract::Forever.safe_until(&planned(0, 1, 1));
+        let of_the_future = planned(50 * SECOND, 0, 61 * SECOND);
+        assert_eq!(contract.safe_until(&of_the_future, at(60 * SECOND)), None);
+        let forever = Contract::Forever.safe_until(&planned(0, 1, 1), at(0));
         assert_eq!(forever, Some(Timestamp::MAX));
     }
 
@@ -205,7 +209,7 @@ mod tests {
         for horizon in [0, SECOND, 30 * SECOND] {
             let contract = Contract::Forgets(memory(horizon, 30 * SECOND));
             let plan = planned(0, SECOND, 9 * SECOND);
-            assert_eq!(contract.safe_until(&plan), None);
+            assert_eq!(contract.safe_until(&plan, at(9 * SECOND)), None);
             // Nobody can have posted it, but for those who had the span before.
             assert_eq!(contract.settled_at(&plan, at(20)), at(20 + 7 * SECOND));
         }

@@ -17,29 +17,32 @@ pub struct Cut {
 }
 
 impl Span {
-    /// The next boundary after `time`, as that time was cut; none where another program has cut it, or where
-    /// time ends.
+    /// The next boundary after `time`, as that time was cut; none where nothing was cut, or where time ends. What
+    /// another program has sampled before us is cut as we began.
     pub fn cut_after(&self, time: Timestamp) -> Option<Timestamp> {
         let cuts = &self.processing.cuts;
         let place = cuts.partition_point(|cut| cut.from <= time);
-        let boundary = cuts[..place].last()?.granularity.boundary_after(time);
+        let cut = cuts[..place].last().or(cuts.first())?;
+        let boundary = cut.granularity.boundary_after(time);
         let edge = cuts.get(place).map(|cut| cut.from);
         [boundary, edge].into_iter().flatten().min()
     }
 
-    /// The boundary before `time`, as that time was cut; none where another program has cut it.
+    /// The boundary before `time`, as that time was cut; none where nothing was cut, or where time begins.
     pub(crate) fn cut_before(&self, time: Timestamp) -> Option<Timestamp> {
         let cut = self.cut_just_before(time)?;
         let boundary = cut.granularity.boundary_before(time);
-        Some(boundary.map_or(cut.from, |boundary| boundary.max(cut.from)))
+        let edge = (cut.from < time).then_some(cut.from);
+        boundary.max(edge)
     }
 
     fn cut_just_before(&self, time: Timestamp) -> Option<Cut> {
-        let mut cuts = self.processing.cuts.iter().rev();
-        cuts.find(|cut| cut.from < time).copied()
+        let cuts = &self.processing.cuts;
+        let before = cuts.iter().rev().find(|cut| cut.from < time);
+        before.or(cuts.first()).copied()
     }
 
-    /// By what an interval of the span was cut; by what the policy says where another program has cut it.
+    /// By what an interval of the span was cut; by what the policy says where nothing was cut.
     pub fn granularity_of(&self, interval: Interval, policy: &Policy) -> Granularity {
         let cut = self.cut_just_before(interval.start.max(interval.end));
         cut.map_or_else(

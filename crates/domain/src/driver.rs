@@ -329,7 +329,7 @@ impl Driver {
                 begin_before: None,
             };
         }
-        let safe_until = contract.safe_until(&self.span);
+        let safe_until = contract.safe_until(&self.span, now);
         if let Some(until) = safe_until.filter(|until| now < *until) {
             return Action::Post {
                 delivery,

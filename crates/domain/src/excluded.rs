@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Acceptance, Interval, RunId, Span, Timestamp, usage_guid};
 
-/// How many ranges an operator's skip may leave on a span. A fault upstream is one range, however long it
-/// lasts.
+/// How many ranges an operator's skip may leave on a span, and after how many a refusal ends a resend. A fault upstream
+/// is one range, however long it lasts.
 pub const EXCLUDED_MAX: usize = 500;
 
 /// A range of sampled time that does not count upstream. It is one interval, or several that follow each

@@ -210,6 +210,15 @@ impl Span {
         planned.is_some_and(|planned| planned.usage_guid == usage_guid)
     }
 
+    /// Whether the usage of a delivery is not recorded: it is planned, excluded or sent again.
+    pub fn has_open(&self, interval: Interval, usage_guid: &str) -> bool {
+        let processing = &self.processing;
+        let again = processing.again.iter().map(|again| &again.range);
+        let mut ranges = processing.excluded.iter().chain(again);
+        let holds = |range: &Excluded| range.covers(interval) || range.way_back() == Some(interval);
+        self.plans(usage_guid) || ranges.any(holds)
+    }
+
     pub fn suspension(&self) -> Option<Suspension> {
         self.processing.failure.as_ref()?.suspension
     }

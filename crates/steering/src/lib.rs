@@ -247,7 +247,9 @@ impl Known {
             return None;
         }
         let controller = self.controller.as_ref().map(LastRead::now)?;
-        (controller.age <= CONTROLLER_LIFETIME).then_some(controller)
+        (0..=CONTROLLER_LIFETIME)
+            .contains(&controller.age)
+            .then_some(controller)
     }
 
     /// The rate that no operator has set.

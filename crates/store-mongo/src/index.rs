@@ -51,6 +51,9 @@ pub(crate) const WATCH_MISSING: &str = "watch_missing";
 /// The entries that expire, for the server to remove.
 pub(crate) const EXPIRY: &str = "expiry";
 
+/// The workers that were not seen for long, for the server to remove.
+pub(crate) const SEEN: &str = "seen";
+
 /// The audit trail by time, by the person or client, and by the span.
 pub(crate) const AUDIT: &str = "by_at";
 pub(crate) const AUDIT_WHO: &str = "by_who";
@@ -173,6 +176,13 @@ pub(crate) fn sum_index(field: &str) -> Index {
         name,
         doc! { format!("target.{field}"): 1, "dimension": 1, "timestamp": 1 },
     )
+}
+
+/// The index of workers: one that was killed has left its document behind, and the server removes that after a day.
+pub(crate) fn worker_index() -> Index {
+    let mut seen = plain(SEEN, doc! { "seen_at": 1 });
+    seen.options.expire_after = Some(Duration::from_hours(24));
+    seen
 }
 
 /// The indexes of the audit trail, in the order of its lists.

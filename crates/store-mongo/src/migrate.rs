@@ -15,7 +15,9 @@ use tracing::{info, warn};
 
 use crate::MongoStore;
 use crate::call::{CallError, Link};
-use crate::index::{Index, audit_indexes, indexes, ledger_indexes, sum_index, watch_indexes};
+use crate::index::{
+    Index, audit_indexes, indexes, ledger_indexes, sum_index, watch_indexes, worker_index,
+};
 
 /// The server's codes for an index that is there already, but not as asked for.
 const CONFLICTS: [i32; 3] = [67, 85, 86];
@@ -101,6 +103,7 @@ impl MongoStore {
         for index in audit_indexes() {
             make_index(&self.audit, index).await?;
         }
+        make_index(&self.workers, worker_index()).await?;
         info!(
             collection = self.link.collection.name(),
             "the indexes are in place"

@@ -22,11 +22,13 @@ const LIFETIME: Duration = Duration::from_secs(20);
 /// The document that says since when receivers take events.
 pub(crate) const EVENTS: &str = "events";
 
-/// The condition that a worker is alive.
+/// The condition that a worker is alive. One that was seen in the future has died under another primary, whose clock
+/// was ahead.
 pub(crate) fn is_alive() -> Document {
     let millis = i64::try_from(LIFETIME.as_millis()).expect("20 s fit");
-    let since = doc! { "$subtract": ["$$NOW", Bson::Int64(millis)] };
-    doc! { "$expr": { "$gt": ["$seen_at", since] } }
+    let ago = doc! { "$subtract": ["$$NOW", "$seen_at"] };
+    let is_recent = doc! { "$lt": [{ "$abs": ago }, Bson::Int64(millis)] };
+    doc! { "$expr": is_recent }
 }
 
 pub(crate) fn date_in(document: &Document, name: &str) -> Result<Timestamp, StoreError> {

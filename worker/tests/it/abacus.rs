@@ -190,7 +190,8 @@ impl Upstream for Abacus {
         let of_answer = match answer {
             Answer::Accepted => Some(202),
             Answer::Refused { .. } => Some(400),
-            Answer::Wait { .. } | Answer::TryAgain { .. } => None,
+            Answer::Wait { .. } => Some(429),
+            Answer::TryAgain { .. } => None,
         };
         let details = Details {
             status: self.status.lock().unwrap().or(of_answer),

@@ -145,6 +145,29 @@ async fn fault_16_a_429_holds_everybody_back_for_as_long_as_it_says() {
     worker.stop().await;
 }
 
+/// An upstream may throttle one customer: as many of its spans as there are permits leave room for others.
+#[tokio::test(start_paused = true)]
+async fn spans_that_are_throttled_for_ever_let_others_through() {
+    let world = World::new();
+    for id in ["a", "b"] {
+        world.start(id, -2 * HOUR).await;
+    }
+    world.start("z", -HOUR).await;
+    let after = Duration::from_secs(5);
+    world.abacus.answer(move |usage| {
+        let instance = usage.target.resource_instance_id.as_str();
+        (instance != "z").then_some(Answer::Wait { after })
+    });
+    let mut options = options("w");
+    options.settings.processing.concurrency = 2;
+    let worker = run_with(world.parts(), options);
+    world
+        .until("it is through", || world.abacus.sum("z") == HOUR)
+        .await;
+    assert_eq!(world.abacus.sum("a") + world.abacus.sum("b"), 0);
+    worker.stop().await;
+}
+
 /// How long the span waits after an answer of 503 that says so.
 async fn wait_after_503(says: Duration) -> Duration {
     let world = World::new();

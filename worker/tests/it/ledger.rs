@@ -113,6 +113,26 @@ async fn a_complete_span_that_the_ledger_contradicts_is_counted() {
     }
 }
 
+/// Where all that counts was sent again, or another program has sampled it, nothing can be compared.
+#[tokio::test(start_paused = true)]
+async fn a_span_without_entries_of_its_own_is_no_difference() {
+    let world = World::new();
+    world.start("i", -HOUR).await;
+    let worker = world.run("w");
+    world
+        .until("it is sampled", || world.abacus.sum("i") == HOUR)
+        .await;
+    world.pass(1_000).await;
+    worker.stop().await;
+    for entry in world.entries() {
+        world
+            .store
+            .with(|table| table.remove_entry(&entry.usage_guid));
+    }
+    world.stop("i", 0).await;
+    assert_eq!(differences(&world).await, 0);
+}
+
 /// The entries of hours expire before those of days that are older.
 #[tokio::test(start_paused = true)]
 async fn entries_that_have_expired_are_no_difference() {

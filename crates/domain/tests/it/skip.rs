@@ -1,6 +1,8 @@
 //! What operators may skip, and what is sent again.
 
-use sampler_domain::{EXCLUDED_MAX, Excluded, Granularity, Interval, SkipRefusal, Span, Timestamp};
+use sampler_domain::{
+    Cut, EXCLUDED_MAX, Excluded, Granularity, Interval, SkipRefusal, Span, Timestamp,
+};
 
 use crate::support::{moment, span};
 use crate::world::{Outcome, World};
@@ -182,4 +184,56 @@ fn a_way_back_that_is_refused_was_never_posted_without_an_answer() {
     }
     assert_eq!(world.span.proof(world.now).unanswered, 0);
     assert!(!world.span.processing.excluded[0].unanswered);
+}
+
+/// What another program has sampled is taken back, skipped and sent again in the pieces in which it was sampled.
+#[test]
+fn time_before_the_first_cut_is_cut_as_that_is() {
+    let mut world = World::new(span(hours(0)), Granularity::Day);
+    world.now = hours(7);
+    let granularity = Granularity::Hour;
+    let from = hours(6);
+    world.span.processing.cuts = vec![Cut { from, granularity }];
+    world.span.processing.last = Interval {
+        start: hours(5),
+        end: hours(6),
+    };
+    world.stop(hours(4));
+    for _ in 0..2 {
+        while world.span.suspension().is_none() {
+            assert!(world.work(0, Outcome::Refused));
+        }
+        let change = world.span.to_skip(None, world.now).unwrap();
+        assert!(world.operate(Some(change)));
+    }
+    while world.work(0, Outcome::Done) {}
+    let change = world.span.to_resend(None, None, world.now);
+    assert!(world.operate(change));
+    while world.work(0, Outcome::Done) {}
+    let counted = world.counted.values().map(|it| it.duration());
+    assert_eq!(counted.collect::<Vec<_>>(), [-HOUR, -HOUR]);
+}
+
+#[test]
+fn a_refusal_too_many_ends_a_resend() {
+    let mut world = refused();
+    skip(&mut world, Some(hours(4))).unwrap();
+    let change = world.span.to_resend(None, None, world.now);
+    assert!(world.operate(change));
+    let ranges = (0..).take(EXCLUDED_MAX).map(|index: i64| Excluded {
+        interval: Interval {
+            start: moment(2 * index),
+            end: moment(2 * index + 1),
+        },
+        back_to: None,
+        unanswered: false,
+        usage_guid: None,
+        error: None,
+    });
+    world.span.processing.excluded = ranges.collect();
+    while !world.span.processing.again.is_empty() {
+        assert!(world.work(0, Outcome::Refused));
+    }
+    assert_eq!(world.span.processing.excluded.len(), EXCLUDED_MAX + 1);
+    assert_eq!(world.span.proof(world.now).skipped, 4 * HOUR + 500);
 }
