@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
-use futures_util::future::try_join_all;
+use futures_util::future::{try_join, try_join_all};
 use sampler_store::{Limiter, StoreError};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use serde_json::Value;
@@ -169,20 +169,17 @@ impl Listening {
     /// is asked to stop.
     pub async fn serve(self) -> anyhow::Result<()> {
         let ports = self.ports.into_iter();
-        let serving =
-            try_join_all(ports.map(|(listener, routes)| serve(listener, routes, &self.shutdown)));
+        let serving = ports.map(|(listener, routes)| serve(listener, routes, &self.shutdown));
+        let serving = async { try_join_all(serving).await.context("serving HTTP") };
         let refreshing = async {
             let soft = self.shutdown.soft();
             let kept = soft.run_until_cancelled(self.tokens.keep_fresh()).await;
             kept.unwrap_or(Ok(()))
-                .inspect_err(|_| self.shutdown.begin())
+                .inspect_err(|_| self.shutdown.begin())?;
+            anyhow::Ok(())
         };
-        let served_and_refreshed = async { tokio::join!(serving, refreshing) };
         tokio::select! {
-            (served, refreshed) = served_and_refreshed => {
-                served.context("serving HTTP")?;
-                Ok(refreshed?)
-            }
+            ended = try_join(serving, refreshing) => ended.map(drop),
             () = self.metrics.keep_up() => Ok(()),
         }
     }

@@ -15,10 +15,10 @@ pub use kinds::ProblemType;
 pub use pointer::Pointer;
 pub use sampler_api::FieldError;
 
-pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The most fields that one document names.
-pub const ERRORS_MAX: usize = 100;
+const ERRORS_MAX: usize = 100;
 
 /// An error, as an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,10 +105,6 @@ impl Problem {
 
     pub fn cut_errors(&mut self, most: usize) {
         self.rest.errors.truncate(most);
-    }
-
-    pub fn error_count(&self) -> usize {
-        self.rest.errors.len()
     }
 
     /// After how many seconds it makes sense to try again, where it says so.
