@@ -103,11 +103,4 @@ impl Sum {
             .map(Number::to_string)
             .unwrap_or_default()
     }
-
-    /// The amount of a measure, as the API writes it; empty where it has none.
-    pub fn amount(&self, measure: &str) -> String {
-        let found = self.measures.iter().find(|it| it.measure == measure);
-        let amount = found.and_then(|it| it.amount.as_ref());
-        amount.map(Number::to_string).unwrap_or_default()
-    }
 }

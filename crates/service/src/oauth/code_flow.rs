@@ -1,8 +1,6 @@
 //! Signs people in: authorization code with PKCE (RFC 6749, section 4.1; RFC 7636), and who they are
 //! by `OpenID` Connect.
 
-use std::time::Duration;
-
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::SecretString;
@@ -11,7 +9,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::credentials::{Client, in_time, life, post};
+use super::credentials::{Client, in_time, post};
 use super::discovery::Discoverer;
 use super::http::{FetchError, text_in};
 use super::keys::Keys;
@@ -37,8 +35,6 @@ pub struct Tokens {
     pub access: SecretString,
     /// Says who it is.
     pub id: SecretString,
-    /// How long the access token is valid, where the token server says it.
-    pub life: Option<Duration>,
 }
 
 /// Signs people in, as one client of the token server.
@@ -90,7 +86,6 @@ impl CodeFlow {
         Ok(Tokens {
             access: token_in(&document, "access_token")?,
             id: token_in(&document, "id_token")?,
-            life: life(&document),
         })
     }
 }

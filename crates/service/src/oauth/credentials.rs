@@ -227,7 +227,7 @@ impl ClientCredentials {
 }
 
 /// How long the token of an answer lives, where it says so.
-pub(super) fn life(document: &Value) -> Option<Duration> {
+fn life(document: &Value) -> Option<Duration> {
     let seconds = document.get("expires_in").and_then(Value::as_u64);
     seconds.map(Duration::from_secs)
 }
