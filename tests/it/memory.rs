@@ -127,7 +127,7 @@ async fn connections_with_heads_that_stop_short_fit_into_what_the_manifest_gives
     let receiver = receiver(&world).await;
     let begun = format!("GET / HTTP/1.1\r\nx: {}", "y".repeat(15_000));
     let mut held = Vec::new();
-    for _ in 0..2_000 {
+    for _ in 0..3_000 {
         let mut stream = TcpStream::connect(receiver.address()).await.unwrap();
         let live = b"GET /healthz/live HTTP/1.1\r\nhost: localhost\r\n\r\n";
         stream.write_all(live).await.unwrap();
@@ -135,7 +135,7 @@ async fn connections_with_heads_that_stop_short_fit_into_what_the_manifest_gives
         stream.write_all(begun.as_bytes()).await.unwrap();
         held.push(stream);
     }
-    assert_fits(&receiver, "2,000 connections with heads that stop short");
+    assert_fits(&receiver, "3,000 connections with heads that stop short");
 }
 
 #[tokio::test(flavor = "multi_thread")]

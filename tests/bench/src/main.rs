@@ -107,7 +107,7 @@ async fn rounds(server: &Server, sizes: &Sizes, cli: &Cli) -> Result<Vec<[Figure
     Ok(rounds)
 }
 
-/// A thousand connections are two thousand files, and more than some systems give unasked.
+/// Three thousand connections are six thousand files, and more than some systems give unasked.
 fn raise_file_limit() -> Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most).context("raising the limit of open files")

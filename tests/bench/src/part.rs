@@ -22,7 +22,7 @@ const BATCH_CONNECTIONS: usize = 4;
 /// Events of a batch.
 const BATCH: usize = 500;
 /// Connections of a client that floods the receiver.
-const FLOOD_CONNECTIONS: usize = 1_000;
+const FLOOD_CONNECTIONS: usize = 3_000;
 /// How long it does.
 const FLOOD: Duration = Duration::from_secs(3);
 /// The first event of a quiet client: no number of others'.
@@ -140,6 +140,7 @@ async fn fairness(server: &Server, build: Build) -> Result<Figures> {
         beside(flood, quiet, feeds, FLOOD).await
     };
     let (flood, quiet) = on_own_thread(load).await?;
+    let memory = peak_memory_mb(program.pid())?;
     program.kill()?;
     let kept = (flood.kept + quiet.kept) as f64 / FLOOD.as_secs_f64();
     Ok(vec![
@@ -149,6 +150,7 @@ async fn fairness(server: &Server, build: Build) -> Result<Figures> {
             "p99 of the quiet client, ms",
             quiet.latencies.millis_at(0.99),
         ),
+        ("Memory of the receiver in a flood, MB", memory),
     ])
 }
 

@@ -79,7 +79,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 2_048,
+            connections: 3_200,
             reserved: 64,
             head: Duration::from_mins(2),
             reserved_head: Duration::from_secs(5),
