@@ -165,7 +165,7 @@ impl Ledger for MongoStore {
     ) -> Result<(), StoreError> {
         // Before the entry: a death in between leaves no entry that nobody watches.
         if let Some(due_at) = watch_at {
-            let watch = watches::watch_document(entry, due_at, expires_at);
+            let watch = watches::watch_statement(entry, due_at, expires_at);
             self.watches.submit(Arc::new(watch)).await?;
         }
         let document = entry_document(entry, expires_at).map_err(StoreError::refused)?;

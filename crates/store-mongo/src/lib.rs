@@ -45,6 +45,7 @@ use changes::ChangeWriter;
 use ledger::InsertWriter;
 use starts::StartWriter;
 use stops::StopWriter;
+use watches::WatchWriter;
 
 pub use connect::{ConnectError, MongoOptions, is_readable};
 pub use migrate::MigrationError;
@@ -69,7 +70,7 @@ pub struct MongoStore {
     batch_stops: Group<StopWriter>,
     changes: Group<ChangeWriter>,
     entries: Group<InsertWriter>,
-    watches: Group<InsertWriter>,
+    watches: Group<WatchWriter>,
     /// The turns of lookups by the ids of starts, and of the others that decide about an event.
     start_lookups: Arc<Semaphore>,
     lookups: Arc<Semaphore>,
@@ -95,7 +96,7 @@ impl MongoStore {
             batch_stops: grouped(&link, limit, |link| StopWriter { link }),
             changes: grouped(&link, limit, |link| ChangeWriter { link }),
             entries: grouped(&usages, limit, |link| InsertWriter { link }),
-            watches: grouped(&unconfirmed, limit, |link| InsertWriter { link }),
+            watches: grouped(&unconfirmed, limit, |link| WatchWriter { link }),
             start_lookups: events::turns(options.pool_size),
             lookups: events::turns(options.pool_size),
             audit: beside("audit"),

@@ -1,15 +1,19 @@
 //! Usages that are accepted and may not count: a document for each, until the upstream has it.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use bson::raw::{RawDocument, RawDocumentBuf};
-use bson::{Bson, DateTime, Document, doc};
+use bson::{Bson, DateTime, Document, doc, rawdoc};
 use sampler_domain::{Entry, Interval, Key, Timestamp};
+use sampler_store::group::{CommandResult, GroupWriter};
 use sampler_store::{
     DueWatches, EntryPosition, Missing, StoreError, Watch, WatchOutcome, WatchPage, WatchQuery,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::call::BY_ID;
+use crate::call::{BY_ID, CallError, Link};
 use crate::document::{TargetDocument, id_from_bson, id_to_bson, moment, partition_number};
 use crate::raw::{self, Unreadable, written};
 use crate::{MongoStore, index};
@@ -47,13 +51,40 @@ struct MissingDocument {
     error: String,
 }
 
-/// The watch of a usage that was just accepted.
-pub(crate) fn watch_document(
+/// Writes watches. One that is there already begins anew.
+#[derive(Debug)]
+pub(crate) struct WatchWriter {
+    pub(crate) link: Link,
+}
+
+#[async_trait]
+impl GroupWriter for WatchWriter {
+    type Write = RawDocumentBuf;
+    type Answer = ();
+    type Failure = CallError;
+
+    fn size(write: &RawDocumentBuf) -> usize {
+        write.as_bytes().len()
+    }
+
+    fn commands_in_flight() -> usize {
+        2
+    }
+
+    async fn send(&self, batch: &[Arc<RawDocumentBuf>], send_by: Instant) -> CommandResult<Self> {
+        let statements = batch.iter().map(|statement| &**statement);
+        let updated = self.link.update(statements, send_by).await?;
+        Ok(updated.write_results(batch.len(), |_| ()))
+    }
+}
+
+/// The statement that writes the watch of a usage that was just accepted.
+pub(crate) fn watch_statement(
     entry: &Entry,
     due_at: Timestamp,
     expires_at: Timestamp,
 ) -> RawDocumentBuf {
-    written(&WatchDocument {
+    let watch = written(&WatchDocument {
         id: entry.usage_guid.clone(),
         partition: partition_number(Key::of(&entry.target)),
         span: id_to_bson(&entry.span),
@@ -66,7 +97,9 @@ pub(crate) fn watch_document(
         missing: None,
         resent: None,
         expires_at: DateTime::from_millis(expires_at.as_millis()),
-    })
+    });
+    let by_id = rawdoc! { "_id": entry.usage_guid.as_str() };
+    rawdoc! { "q": by_id, "u": watch, "upsert": true, "hint": BY_ID }
 }
 
 fn watch_in(raw: &RawDocument) -> Result<Watch, Unreadable> {

@@ -147,7 +147,7 @@ impl WatchQuery {
 pub trait Ledger: Send + Sync + 'static {
     /// Keeps an entry until `expires_at`. The entry that was written first under the id of the usage stays, so
     /// writing it again is always safe. With `watch_at`, the usage is watched from then on
-    /// (`spans_unconfirmed`), unless it is watched already.
+    /// (`spans_unconfirmed`); a watch that is there begins anew.
     async fn write_entry(
         &self,
         entry: &Entry,

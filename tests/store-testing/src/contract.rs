@@ -113,7 +113,7 @@ macro_rules! contract_cases {
             }
             watches {
                 a_usage_is_watched_where_that_is_asked_for
-                what_was_written_first_of_a_watch_stays
+                a_watch_begins_anew_where_its_usage_is_posted_again
                 what_waits_longest_is_asked_for_first
                 of_16_claims_of_a_watch_one_is_granted
                 a_usage_that_counts_is_watched_no_more

@@ -90,13 +90,28 @@ pub async fn a_usage_is_watched_where_that_is_asked_for(store: &Shared) {
     assert_eq!(watch(store, &entry.usage_guid).await, Some(expected));
 }
 
-pub async fn what_was_written_first_of_a_watch_stays(store: &Shared) {
+/// A worker that died has left the entry, and its usage is posted again: earlier answers say nothing of that post.
+pub async fn a_watch_begins_anew_where_its_usage_is_posted_again(store: &Shared) {
     let store = &**store;
     let first = watched(store, "a", 0, 7).await;
+    let first = lose(store, &first, 8).await;
     let mut again = store.entry(&first.usage_guid).await.unwrap();
-    let again = again.take().expect("it is kept");
-    write(store, &again, Some(at(9))).await;
-    assert_eq!(watch(store, &first.usage_guid).await, Some(first));
+    let mut again = again.take().expect("it is kept");
+    again.acceptance.at = at(2 * HOUR);
+    write(store, &again, Some(at(3 * HOUR))).await;
+    let expected = Watch {
+        accepted_at: at(2 * HOUR),
+        due_at: at(3 * HOUR),
+        missing: None,
+        ..first
+    };
+    assert_eq!(watch(store, &again.usage_guid).await, Some(expected));
+    let kept = store.entry(&again.usage_guid).await.unwrap();
+    assert_eq!(
+        kept.map(|it| it.acceptance.at),
+        Some(at(HOUR)),
+        "the entry stays"
+    );
 }
 
 pub async fn what_waits_longest_is_asked_for_first(store: &Shared) {

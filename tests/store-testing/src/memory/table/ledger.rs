@@ -19,7 +19,7 @@ pub struct StoredEntry {
 
 impl Table {
     /// Keeps an entry, unless there is one of the same usage. With `watch_at`, its usage is watched from then
-    /// on, unless it is watched already.
+    /// on; a watch begins anew.
     pub fn write_entry(
         &mut self,
         entry: &Entry,

@@ -8,8 +8,7 @@ use super::Table;
 
 impl Table {
     pub(super) fn watch(&mut self, entry: &Entry, due_at: Timestamp) {
-        let kept = self.watches.entry(entry.usage_guid.clone());
-        kept.or_insert_with(|| Watch {
+        let watch = Watch {
             usage_guid: entry.usage_guid.clone(),
             span: entry.span.clone(),
             target: entry.target.clone(),
@@ -19,7 +18,8 @@ impl Table {
             due_at,
             missing: None,
             is_resent: false,
-        });
+        };
+        self.watches.insert(entry.usage_guid.clone(), watch);
     }
 
     /// All watches, in the order of the ids of the usages.
