@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mimalloc::MiMalloc;
 use sampler_receiver::{Options, PROGRAM, Parts, Receiver, console, reading};
 use sampler_service::environment::{Clock, SystemRandom};
 use sampler_service::health::{Health, Progress};
@@ -22,10 +21,6 @@ const PROVISIONING_SCOPE: &str = "abacus.usage.write";
 
 /// How long one of the three calls for a mapping may take.
 const PROVISIONING_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Events and usages are many small texts, and this allocator takes a third of the time for them.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     sampler_settings::start(&PROGRAM, run)

@@ -25,7 +25,7 @@ use crate::memory::assert_fits;
 /// How many may be signing in at a time.
 const AT_ONCE: usize = 8;
 
-/// Nearly as many connections as a receiver serves.
+/// Far more connections than may be signing in.
 const CONNECTIONS: usize = 1_900;
 
 /// How many of them connect at a time. Of more than a listener queues (1,024), the kernel drops some, and

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use mimalloc::MiMalloc;
 use sampler_domain::Policy;
 use sampler_service::environment::{Clock, Random, SystemRandom};
 use sampler_service::health::Health;
@@ -31,10 +30,6 @@ const CONFIRMATION_SCOPE: &str = "";
 /// What a receiver of CloudEvents requires is not known, so a token with all scopes of the client is
 /// requested.
 const CLOUD_EVENTS_SCOPE: &str = "";
-
-/// Events and usages are many small texts, and this allocator takes a third of the time for them.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     sampler_settings::start(&PROGRAM, run)

@@ -10,7 +10,7 @@
 //! as the condition of a query and the unique indexes. [`IntakeRules::admit_start`] and
 //! [`IntakeRules::admit_stop`] add what only a receiver knows: its clock and its settings. A receiver checks
 //! both halves of an update by them. With any other event it does the same in two steps around the store
-//! (`controllers/events/decision.rs`): the slack before it, lenient repeats after it.
+//! (`receiver/src/decision.rs`): the slack before it, lenient repeats after it.
 
 use crate::{Field, Span, StartEvent, StopEvent, Timestamp};
 

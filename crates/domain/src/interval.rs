@@ -30,11 +30,6 @@ impl Interval {
         self.start == self.end
     }
 
-    /// Whether it leads backwards, and takes back a part of `other` alone.
-    pub fn takes_back(self, other: Self) -> bool {
-        self.end < self.start && other.start <= self.end && self.start <= other.end
-    }
-
     /// The floor of the midpoint, the time at which the upstream accumulates the usage (section 5).
     ///
     /// The floor keeps it within the window of the interval in both directions: an interval never

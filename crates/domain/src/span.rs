@@ -126,7 +126,7 @@ pub struct FailureState {
     /// Deliveries (posts or lookups) that failed.
     pub attempts: u32,
     /// How many refusals count towards a suspension. A span that is resumed with its cause, or as a probe,
-    /// begins one below the number that suspends; a span that an operator resumes alone begins at 0.
+    /// begins where one more suspends it; a span that an operator resumes alone begins at 0.
     pub refusals: u32,
     /// When it failed the last time.
     pub at: Timestamp,

@@ -34,7 +34,7 @@ settings! {
         /// clients.
         inflight: Option<usize> = "MAX_INFLIGHT", in "1" to "100000";
         /// The largest body, before and after decompression.
-        payload: usize as Size = "MAX_PAYLOAD", "500kb", in "1kb" to "8mb";
+        payload: usize as Size = "MAX_PAYLOAD", "500kb", in "1kb" to "4mb";
     }
 
     /// The database that the programs share.

@@ -141,7 +141,7 @@ pub const PLANTED: [Found; 27] = [
     ),
     found(
         Mutant::ResendsWithoutAsking,
-        FORGETFUL + 7,
+        FORGETFUL + 451,
         &["for the second time"],
     ),
 ];
