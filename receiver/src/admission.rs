@@ -216,10 +216,10 @@ impl Queue {
         }
     }
 
-    /// The permits that one client may hold: a third, and one where there are fewer than three.
+    /// The permits that one client may hold: a third, but all where there are fewer than three.
     fn share(&self) -> usize {
         let (permits, _) = self.kind.limits();
-        (permits / 3).max(1)
+        (permits / 3).max(permits.min(2))
     }
 
     /// The permits of its client, and of all, that a request needs.
@@ -290,8 +290,7 @@ mod tests {
                 let counts: Vec<_> = held.iter().map(Vec::len).collect();
                 let third = permits / 3;
                 let expected = match permits {
-                    1 => vec![1, 0, 0],
-                    2 => vec![1, 1, 0],
+                    1 | 2 => vec![permits, 0, 0],
                     _ => vec![third; 3],
                 };
                 assert_eq!(counts, expected, "{kind:?}");
