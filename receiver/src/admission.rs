@@ -20,6 +20,11 @@ use tokio::time::timeout;
 /// How long a request waits for its turn.
 const WAIT: Duration = Duration::from_secs(5);
 
+/// How long a request waits that reads: as long as the slowest of them, a sum, may take. And one that adds up: the sum
+/// of another client may have waited for its turn to read, too.
+const READ_WAIT: Duration = Duration::from_secs(7);
+const SUM_WAIT: Duration = Duration::from_secs(14);
+
 /// A request that weighs more is large.
 const LARGE_REQUEST: usize = 32 << 10;
 
@@ -75,6 +80,14 @@ impl Kind {
         Self::Sum,
         Self::Body,
     ];
+
+    const fn wait(self) -> Duration {
+        match self {
+            Self::Read => READ_WAIT,
+            Self::Sum => SUM_WAIT,
+            _ => WAIT,
+        }
+    }
 
     /// How many permits there are, and the weight for which a request needs one of them.
     const fn limits(self) -> (usize, usize) {
@@ -161,7 +174,9 @@ impl Admission {
                 _of_all: acquire(Arc::clone(&queue.all), of_all).await,
             }
         };
-        timeout(WAIT, turn).await.map_err(|_| TurnedAway::Queue)
+        timeout(kind.wait(), turn)
+            .await
+            .map_err(|_| TurnedAway::Queue)
     }
 
     /// Waits until a large request may be parsed and served; nothing where it is not large.
@@ -316,7 +331,7 @@ mod tests {
         let began = Instant::now();
         let refused = admission.turn(Kind::Sum, Client::named("b"), 1).await;
         assert_eq!(refused.unwrap_err(), TurnedAway::Queue);
-        assert_eq!(began.elapsed(), WAIT);
+        assert_eq!(began.elapsed(), SUM_WAIT);
         let waiting = Arc::clone(&admission);
         let client = Client::named("a");
         let waiting = tokio::spawn(async move { waiting.turn(Kind::Sum, client, 1).await });
