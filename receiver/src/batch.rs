@@ -108,7 +108,14 @@ struct Glimpse {
     r#type: Option<String>,
     resource_instance_id: Option<String>,
     previous: Option<Box<Glimpse>>,
-    data: Option<Box<Glimpse>>,
+}
+
+/// The same of a CloudEvent, whose other attributes may be anything.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CloudGlimpse {
+    r#type: Option<String>,
+    data: Option<Glimpse>,
 }
 
 /// An event of a batch.
@@ -129,13 +136,17 @@ pub(crate) fn kind(form: Form<'_>, event: &[u8]) -> Option<EventType> {
 }
 
 fn item<'b>(form: Form<'_>, bytes: &'b [u8]) -> Item<'b> {
-    let seen: Glimpse = serde_json::from_slice(bytes).unwrap_or_default();
-    let named = seen.r#type.as_deref();
-    let (kind, event) = match form {
-        Form::CloudEvent => (named.and_then(cloud_event::kind_of), seen.data),
-        _ => (named.and_then(EventType::from_name), Some(Box::new(seen))),
+    let (kind, event) = if let Form::CloudEvent = form {
+        let seen: CloudGlimpse = serde_json::from_slice(bytes).unwrap_or_default();
+        let named = seen.r#type.as_deref();
+        (
+            named.and_then(cloud_event::kind_of),
+            seen.data.unwrap_or_default(),
+        )
+    } else {
+        let seen: Glimpse = serde_json::from_slice(bytes).unwrap_or_default();
+        (seen.r#type.as_deref().and_then(EventType::from_name), seen)
     };
-    let event = event.map(|event| *event).unwrap_or_default();
     let before = event.previous.and_then(|it| it.resource_instance_id);
     let instances = event.resource_instance_id.into_iter().chain(before);
     Item {
@@ -167,4 +178,26 @@ pub(crate) fn chains(items: &[Item<'_>]) -> Vec<Vec<usize>> {
     }
     chains.retain(|chain| !chain.is_empty());
     chains
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Attributes of a CloudEvent that mean nothing to us may have the names of our members.
+    #[test]
+    fn events_of_an_instance_are_in_order_whatever_attributes_a_cloud_event_has() {
+        let event = |kind: &str| {
+            format!(
+                r#"{{"type": "com.example.{kind}", "previous": "x", "resource_instance_id": 1,
+                    "data": {{"resource_instance_id": "i"}}}}"#
+            )
+        };
+        let body = format!("[{}, {}]", event("start"), event("stop"));
+        let items = split(Layout::CloudEvents, body.as_bytes()).expect("a list");
+        let kinds = items.iter().map(|item| item.kind);
+        let expected = [EventType::Start, EventType::Stop].map(Some);
+        assert_eq!(kinds.collect::<Vec<_>>(), expected);
+        assert_eq!(chains(&items), [vec![0, 1]]);
+    }
 }

@@ -92,7 +92,7 @@ fn typed(mut given: api::Event) -> Result<Given, Problem> {
     }
     errors.finish(&INVALID_EVENT)?;
     Ok(Given::of_kind(
-        kind.expect("a kind that is none is an error"),
+        kind.expect("without a kind there is an error"),
         given,
     ))
 }

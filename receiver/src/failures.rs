@@ -107,7 +107,7 @@ impl Receiver {
     /// Waits for a turn.
     ///
     /// # Errors
-    /// 503 where there is none in time.
+    /// 503 if no turn comes in time.
     pub(crate) async fn turn(
         &self,
         kind: Kind,

@@ -211,6 +211,10 @@ impl Worker {
         &self,
         mut watch: Watch,
     ) -> Result<Option<(Watch, WatchOutcome)>, StoreError> {
+        if self.is_sent_with_its_span(&watch).await? {
+            let error = "it is sent with its span, which has not recorded it".to_owned();
+            return Ok(Some((watch, self.missing(error))));
+        }
         let (read_at, claimed_at) = (ReadAt::now(self), self.now());
         let post_timeout = millis(self.settings.delivery.timeout);
         let settles = match self.promises.contract {
@@ -231,13 +235,6 @@ impl Worker {
         };
         let forgets = !self.promises.contract.is_forever();
         if forgets {
-            // Two that post the same usage would both be told that it is not there.
-            let span = self.parts.work.read(&watch.span, &watch.target).await?;
-            if span.is_some_and(|span| span.has_open(watch.interval, &watch.usage_guid)) {
-                let outcome =
-                    self.missing("it is sent with its span, which has not recorded it".to_owned());
-                return Ok(Some((watch, outcome)));
-            }
             let settled_at = watch
                 .accepted_at
                 .plus(READ_VALID_FOR + post_timeout + settles);
@@ -255,6 +252,17 @@ impl Worker {
         };
         let outcome = self.post_again(&entry, &deadline).await;
         Ok(outcome.map(|outcome| (watch, outcome)))
+    }
+
+    /// Whether the span may still post the usage. Where the upstream forgets, two that post it would both be told that
+    /// it is not there. The span is read before the watch is claimed: a post of the span begins the watch anew before
+    /// the span records it, so a claim of the watch as it was before fails.
+    async fn is_sent_with_its_span(&self, watch: &Watch) -> Result<bool, StoreError> {
+        if self.promises.contract.is_forever() {
+            return Ok(false);
+        }
+        let span = self.parts.work.read(&watch.span, &watch.target).await?;
+        Ok(span.is_some_and(|span| span.has_open(watch.interval, &watch.usage_guid)))
     }
 
     async fn post_again(&self, entry: &Entry, deadline: &PostDeadline) -> Option<WatchOutcome> {

@@ -64,15 +64,15 @@ impl Memory {
 
 impl Contract {
     /// Until then the usage in hand may be posted without a lookup; none if it must be looked up first. What is sent
-    /// again always is, and what was planned by a clock that was ahead.
+    /// again always is, and what was planned by a clock that was ahead by more than the margin.
     pub fn safe_until(&self, span: &Span, now: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Forever => Some(Timestamp::MAX),
             Self::Forgets(_) if !span.processing.again.is_empty() => None,
             Self::Forgets(memory) => {
                 let planned = span.processing.planned.as_ref()?;
-                let earliest = (planned.planned_at <= now).then(|| earliest_post(planned))?;
-                memory.safe_until(earliest)
+                let is_credible = planned.planned_at <= now.plus(memory.margin());
+                memory.safe_until(is_credible.then(|| earliest_post(planned))?)
             }
         }
     }
@@ -198,8 +198,11 @@ mod tests {
             let now = at(60 * SECOND);
             assert_eq!(contract.safe_until(&planned, now), Some(at(until)));
         }
-        let of_the_future = planned(50 * SECOND, 0, 61 * SECOND);
-        assert_eq!(contract.safe_until(&of_the_future, at(60 * SECOND)), None);
+        // Clocks of workers differ by less than the margin, 30 s.
+        for (planned_at, until) in [(90, Some(at(160 * SECOND))), (91, None)] {
+            let of_the_future = planned(50 * SECOND, 0, planned_at * SECOND);
+            assert_eq!(contract.safe_until(&of_the_future, at(60 * SECOND)), until);
+        }
         let forever = Contract::Forever.safe_until(&planned(0, 1, 1), at(0));
         assert_eq!(forever, Some(Timestamp::MAX));
     }

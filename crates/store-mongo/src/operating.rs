@@ -26,9 +26,9 @@ pub(crate) const EVENTS: &str = "events";
 /// was ahead.
 pub(crate) fn is_alive() -> Document {
     let millis = i64::try_from(LIFETIME.as_millis()).expect("20 s fit");
-    let ago = doc! { "$subtract": ["$$NOW", "$seen_at"] };
-    let is_recent = doc! { "$lt": [{ "$abs": ago }, Bson::Int64(millis)] };
-    doc! { "$expr": is_recent }
+    let from = doc! { "$subtract": ["$$NOW", Bson::Int64(millis)] };
+    let to = doc! { "$add": ["$$NOW", Bson::Int64(millis)] };
+    doc! { "$expr": { "$and": [{ "$gt": ["$seen_at", from] }, { "$lt": ["$seen_at", to] }] } }
 }
 
 pub(crate) fn date_in(document: &Document, name: &str) -> Result<Timestamp, StoreError> {

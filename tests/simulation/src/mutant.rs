@@ -141,7 +141,7 @@ pub const PLANTED: [Found; 27] = [
     ),
     found(
         Mutant::ResendsWithoutAsking,
-        FORGETFUL + 451,
+        FORGETFUL + 838,
         &["for the second time"],
     ),
 ];

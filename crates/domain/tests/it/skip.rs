@@ -83,9 +83,7 @@ fn a_span_that_is_probed_is_not_skipped() {
     assert_eq!(refusal, Err(SkipRefusal::NotSuspended));
 }
 
-#[test]
-fn a_skip_too_many_is_refused() {
-    let mut world = refused();
+fn as_many_ranges_as_there_may_be() -> Vec<Excluded> {
     let ranges = (0..).take(EXCLUDED_MAX).map(|index: i64| Excluded {
         interval: Interval {
             start: moment(2 * index),
@@ -96,7 +94,13 @@ fn a_skip_too_many_is_refused() {
         usage_guid: None,
         error: None,
     });
-    world.span.processing.excluded = ranges.collect();
+    ranges.collect()
+}
+
+#[test]
+fn a_skip_too_many_is_refused() {
+    let mut world = refused();
+    world.span.processing.excluded = as_many_ranges_as_there_may_be();
     let refusal = world.span.to_skip(None, world.now).map(|_| ());
     assert_eq!(refusal, Err(SkipRefusal::TooManyRanges));
 }
@@ -220,17 +224,7 @@ fn a_refusal_too_many_ends_a_resend() {
     skip(&mut world, Some(hours(4))).unwrap();
     let change = world.span.to_resend(None, None, world.now);
     assert!(world.operate(change));
-    let ranges = (0..).take(EXCLUDED_MAX).map(|index: i64| Excluded {
-        interval: Interval {
-            start: moment(2 * index),
-            end: moment(2 * index + 1),
-        },
-        back_to: None,
-        unanswered: false,
-        usage_guid: None,
-        error: None,
-    });
-    world.span.processing.excluded = ranges.collect();
+    world.span.processing.excluded = as_many_ranges_as_there_may_be();
     while !world.span.processing.again.is_empty() {
         assert!(world.work(0, Outcome::Refused));
     }
