@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use sampler_console::{Console, Keys, Parts};
 use sampler_service::environment::{Clock, Random};
-use sampler_service::oauth::CodeFlow;
+use sampler_service::oauth::Client;
 use sampler_service::security::Authenticator;
 use sampler_settings::Settings;
 use sampler_steering::Steering;
@@ -49,11 +49,11 @@ pub fn routes(
 fn access(
     settings: &Settings,
     random: &dyn Random,
-) -> anyhow::Result<Option<(Option<CodeFlow>, Keys)>> {
+) -> anyhow::Result<Option<(Option<Client>, Keys)>> {
     let (console, security) = (&settings.console, &settings.security);
     let (id, secret) = (console.client_id.clone(), console.client_secret.clone());
-    let sign_in = security.code_flow(id, secret, SCOPE)?;
-    let client = sign_in.as_ref().map_or("", CodeFlow::client_id);
+    let sign_in = security.client(id, secret, SCOPE)?;
+    let client = sign_in.as_ref().map_or("", |client| &client.id);
     let [issuer, audiences] = security.installation();
     let installation = [issuer.as_str(), audiences.as_str(), client];
     let key = console.key.as_ref();

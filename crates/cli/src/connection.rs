@@ -88,11 +88,11 @@ impl Connection {
         };
         let secret = variable(SECRET_VARIABLE);
         let what = || input(format!("{SECRET_VARIABLE} must hold the secret of {id}"));
-        let client = client_of(&id, secret.ok_or_else(what)?);
+        let secret = secret.ok_or_else(what)?;
         let server = self.token_server()?;
         let http = secret_client(server.address(), TOKEN_LIMIT)?;
-        let discoverer = Discoverer::new(server, http);
-        Ok(Token::Client(ClientCredentials::new(client, discoverer)))
+        let server = Discoverer::new(server, http, None);
+        Ok(Token::Client(credentials(id, secret, server)))
     }
 
     /// The token server of the client. An option for the one comes before the variable of the other.
@@ -170,14 +170,19 @@ pub(crate) fn secret_client(address: &Url, timeout: Duration) -> Result<reqwest:
     http(timeout)
 }
 
-/// A client that asks for all the scopes it has.
-pub(crate) fn client_of(id: &str, secret: SecretString) -> Client {
-    Client {
-        id: id.to_owned(),
+/// The tokens of a client, for all the scopes it has.
+pub(crate) fn credentials(
+    id: String,
+    secret: SecretString,
+    server: Discoverer,
+) -> Arc<ClientCredentials> {
+    ClientCredentials::new(Client {
+        id,
         secret,
         scope: String::new(),
         audience: None,
-    }
+        server,
+    })
 }
 
 fn input(what: impl Into<String>) -> Failure {

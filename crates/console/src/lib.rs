@@ -28,7 +28,7 @@ use http::header::{ACCEPT, VARY};
 use sampler_domain::Units;
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::not_found;
-use sampler_service::oauth::CodeFlow;
+use sampler_service::oauth::Client;
 use sampler_service::security::Authenticator;
 
 use api::Refusal;
@@ -46,8 +46,8 @@ pub struct Parts {
     pub api: Router,
     /// Checks the tokens of people who sign in.
     pub authenticator: Authenticator,
-    /// The sign-in of people; none where no tokens are needed.
-    pub sign_in: Option<CodeFlow>,
+    /// The client with which people sign in; none where no tokens are needed.
+    pub sign_in: Option<Client>,
     pub keys: Keys,
     pub is_paused: IsPaused,
     pub units: Units,

@@ -11,10 +11,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use sampler_domain::Timestamp;
-use sampler_service::oauth::verify::claimed_end;
-use sampler_service::oauth::{Attempt, CodeFlow, FetchError, Tokens};
-use sampler_service::problem::Problem;
-use secrecy::ExposeSecret;
+use sampler_service::oauth::{Attempt, Client, FetchError, Tokens};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -109,7 +106,7 @@ pub(crate) fn reference(page: &Uri) -> String {
 /// `GET /console/sign-in`: sends the browser to the token server.
 pub(crate) async fn begin(visit: Visit, headers: HeaderMap) -> Result<Response, Refusal> {
     let parts = &visit.console.parts;
-    let flow = parts.sign_in.as_ref().ok_or_else(Refusal::no_page)?;
+    let client = parts.sign_in.as_ref().ok_or_else(Refusal::no_page)?;
     let Some(own) = own_address(&headers) else {
         let detail = "The request does not say for which host it is.";
         return Err(failed(StatusCode::BAD_REQUEST, detail));
@@ -125,7 +122,7 @@ pub(crate) async fn begin(visit: Visit, headers: HeaderMap) -> Result<Response, 
     };
     let until = visit.now().plus(ATTEMPT_FOR);
     let _permit = visit.console.attempts.admit()?;
-    let page = flow.authorization(&pending.attempt).await;
+    let page = client.authorization(&pending.attempt).await;
     let page = page.map_err(|error| unreachable(&error))?;
     let cookie = visit.console.cookie(ATTEMPT, &pending, until, &headers);
     let cookie = cookie.map(|cookie| [(SET_COOKIE, cookie)]);
@@ -159,8 +156,8 @@ pub(crate) async fn ended() -> Refusal {
 impl Visit {
     async fn signed_in(&self, headers: &HeaderMap) -> Result<Response, Refusal> {
         let console = &self.console;
-        let flow = console.parts.sign_in.as_ref();
-        let flow = flow.ok_or_else(Refusal::no_page)?;
+        let client = console.parts.sign_in.as_ref();
+        let client = client.ok_or_else(Refusal::no_page)?;
         let pending = console.content::<Pending>(ATTEMPT, headers);
         let state = self.query.get("state");
         let Some(pending) = pending.filter(|it| it.attempt.state == state) else {
@@ -178,7 +175,7 @@ impl Visit {
             let detail = "This attempt to sign in was used before.";
             return Err(failed(StatusCode::BAD_REQUEST, detail));
         }
-        let tokens = flow.redeem(code, &pending.attempt).await;
+        let tokens = client.redeem(code, &pending.attempt).await;
         let tokens = tokens.map_err(|error| match error {
             FetchError::Status {
                 status: 400 | 403, ..
@@ -189,8 +186,7 @@ impl Visit {
             error => unreachable(&error),
         })?;
         let nonce = &pending.attempt.nonce;
-        let session = console.session_of(flow, &tokens, nonce).await?;
-        let until = end_of(tokens.access.expose_secret());
+        let (session, until) = console.session_of(client, &tokens, nonce).await?;
         let Some(cookie) = console.cookie(SESSION, &session, until, headers) else {
             let detail = "Your account has too many scopes of Sampler for a session.";
             return Err(failed(StatusCode::FORBIDDEN, detail));
@@ -201,23 +197,20 @@ impl Visit {
 }
 
 impl Console {
-    /// The session that tokens allow.
+    /// The session that tokens allow. It ends with the access token.
     async fn session_of(
         &self,
-        flow: &CodeFlow,
+        client: &Client,
         tokens: &Tokens,
         nonce: &str,
-    ) -> Result<Session, Refusal> {
-        let (access, id) = (tokens.access.expose_secret(), tokens.id.expose_secret());
+    ) -> Result<(Session, Timestamp), Refusal> {
         let authenticator = &self.parts.authenticator;
-        let refused = |problem: Problem| failed(problem.status(), problem.detail());
-        let claims = authenticator.claims(access).await.map_err(refused)?;
-        let name = authenticator.person(id, flow.client_id(), nonce);
-        let name = name.map_err(refused)?;
-        let name = claims.user.map_or(name, |user| user.as_str().to_owned());
+        let known = authenticator.person(tokens, &client.id, nonce).await;
+        let (claims, name) = known.map_err(|problem| failed(problem.status(), problem.detail()))?;
+        let name = claims.user.unwrap_or(name);
         let scopes = claims.scopes.into_iter();
         let person = Person {
-            name: name.chars().take(200).collect(),
+            name: name.as_str().chars().take(200).collect(),
             client: claims.client.map(|client| client.as_str().to_owned()),
             scopes: scopes.filter(|scope| scope.starts_with(SCOPES)).collect(),
         };
@@ -227,18 +220,8 @@ impl Console {
                           abacus.sampler.read.";
             return Err(failed(StatusCode::FORBIDDEN, detail));
         }
-        Ok(session)
+        Ok((session, claims.until))
     }
-}
-
-/// A session ends with its access token.
-fn end_of(token: &str) -> Timestamp {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a cast of a double to an integer is held at the limits of the integer"
-    )]
-    let end = claimed_end(token).map(|seconds| (seconds * 1_000.0) as i64);
-    end.map_or(Timestamp::MIN, Timestamp::clamped)
 }
 
 fn failed(status: StatusCode, detail: &str) -> Refusal {

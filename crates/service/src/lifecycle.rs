@@ -15,8 +15,6 @@ use tokio::task::JoinError;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::oauth::NoIssuer;
-
 /// The exit code after a wrong command line or wrong settings (`EX_USAGE`).
 pub const EXIT_SETTINGS: u8 = 64;
 
@@ -69,8 +67,6 @@ pub enum End {
     Orderly = 0,
     /// The program could not continue; the log says why.
     Failed = 1,
-    /// A setting turned out to be wrong, as [`NoIssuer`] says; the log says which.
-    Unusable = EXIT_SETTINGS as isize,
     /// A second SIGINT came.
     Interrupted = 130,
     /// A second SIGTERM came.
@@ -159,9 +155,5 @@ fn end_of(ended: Result<anyhow::Result<()>, JoinError>) -> End {
         error = format!("{error:#}"),
         "the program failed"
     );
-    if error.is::<NoIssuer>() {
-        End::Unusable
-    } else {
-        End::Failed
-    }
+    End::Failed
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::{join, try_join_all};
 use sampler_store::{Limiter, StoreError};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use serde_json::Value;
@@ -165,22 +165,14 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Serves until the shutdown, and keeps the keys fresh that check tokens. If they can never be had, the program
-    /// is asked to stop.
+    /// Serves until the shutdown, and keeps the keys fresh that check tokens.
     pub async fn serve(self) -> anyhow::Result<()> {
         let ports = self.ports.into_iter();
         let serving = ports.map(|(listener, routes)| serve(listener, routes, &self.shutdown));
         let serving = async { try_join_all(serving).await.context("serving HTTP") };
-        let refreshing = async {
-            let soft = self.shutdown.soft();
-            let kept = soft.run_until_cancelled(self.tokens.keep_fresh()).await;
-            kept.unwrap_or(Ok(()))
-                .inspect_err(|_| self.shutdown.begin())?;
-            anyhow::Ok(())
-        };
         tokio::select! {
-            ended = try_join(serving, refreshing) => ended.map(drop),
-            () = self.metrics.keep_up() => Ok(()),
+            ended = serving => ended.map(drop),
+            _ = join(self.tokens.keep_fresh(), self.metrics.keep_up()) => Ok(()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use sampler_service::oauth::Keys;
 use sampler_service::oauth::discovery::is_private;
-use sampler_service::oauth::keys::{is_shared, shared_key_len};
+use sampler_service::oauth::verify::shared_key_len;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
@@ -164,7 +164,7 @@ impl SecuritySettings {
         }
         if let Some(key) = &self.jwt_key {
             let length = shared_key_len(algorithm);
-            if let Err(error) = Keys::configured(key.expose_secret(), algorithm) {
+            if let Err(error) = Keys::configured(key.expose_secret(), &self.policy()) {
                 reader.reject("JWTKEY", &format!("a key for {algorithm:?}: {error}"));
             } else if key.expose_secret().len() < length {
                 let expected = format!(
@@ -177,7 +177,7 @@ impl SecuritySettings {
             let expected = "a key, or AUTH_SERVER, API or SAMPLER_OIDC_ISSUER to fetch keys from: where SECURED or \
                             HEALTHCHECK_SECURED is true, tokens are checked";
             reader.reject("JWTKEY", expected);
-        } else if is_shared(algorithm) {
+        } else if shared_key_len(algorithm) > 0 {
             let expected = "RS256, RS384, RS512 or ES256 where JWTKEY is not set: fetched keys are never shared ones";
             reader.reject("JWTALGO", expected);
         }

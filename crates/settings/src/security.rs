@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Context;
 use sampler_service::oauth::http::{TlsError, client};
 use sampler_service::oauth::{
-    Algorithm, Audiences, Client, ClientCredentials, CodeFlow, Discoverer, HttpOptions, Issuer,
-    Keyring, Keys, Pace, Policy, TokenServer,
+    Algorithm, Audiences, Client, ClientCredentials, Discoverer, HttpOptions, Keyring, Keys,
+    Policy, TokenServer,
 };
 use sampler_service::security::{Access, Authenticator};
 use secrecy::{ExposeSecret, SecretString};
@@ -78,53 +78,40 @@ impl SecuritySettings {
             return Ok(None);
         };
         let client = client(&self.http_options(TOKEN_SERVER_TIMEOUT))?;
-        let discoverer = Discoverer::new(server, client)
-            .allow_http(!self.secured)
-            .of_issuer(self.token_issuer.clone());
-        Ok(Some(discoverer))
+        let issuer = self.token_issuer.clone();
+        Ok(Some(Discoverer::new(server, client, issuer)))
     }
 
     /// Where tokens with this scope come from; none where `SECURED` is false.
     pub fn tokens(&self, scope: &str) -> Result<Option<Arc<ClientCredentials>>, TlsError> {
         let scope = self.client_scope.as_deref().unwrap_or(scope);
         let client = self.client(None, None, scope)?;
-        Ok(client.map(|(client, discoverer)| {
+        Ok(client.map(|client| {
             let audience = self.client_audience.clone();
-            ClientCredentials::new(Client { audience, ..client }, discoverer)
+            ClientCredentials::new(Client { audience, ..client })
         }))
     }
 
-    /// The client with which people sign in: their own, or else this program's. None if `SECURED`
-    /// is false, or where the client or the token server is not known.
-    pub fn code_flow(
+    /// A client of the token server, by default this program's. None if `SECURED` is false, or where the client or the
+    /// token server is not known.
+    pub fn client(
         &self,
         id: Option<String>,
         secret: Option<SecretString>,
         scope: &str,
-    ) -> Result<Option<CodeFlow>, TlsError> {
-        let client = self.client(id, secret, scope)?;
-        Ok(client.map(|(client, discoverer)| CodeFlow::new(client, discoverer)))
-    }
-
-    /// A client of the token server, by default this program's.
-    fn client(
-        &self,
-        id: Option<String>,
-        secret: Option<SecretString>,
-        scope: &str,
-    ) -> Result<Option<(Client, Discoverer)>, TlsError> {
+    ) -> Result<Option<Client>, TlsError> {
         let id = id.or_else(|| self.client_id.clone());
         let secret = secret.or_else(|| self.client_secret.clone());
         let (true, Some(id), Some(secret)) = (self.secured, id, secret) else {
             return Ok(None);
         };
-        let client = Client {
+        Ok(self.discoverer()?.map(|server| Client {
             id,
             secret,
             scope: scope.to_owned(),
             audience: None,
-        };
-        Ok(self.discoverer()?.map(|discoverer| (client, discoverer)))
+            server,
+        }))
     }
 
     /// The authenticator of the API. Only if `SECURED` is false does it need no tokens.
@@ -161,23 +148,24 @@ impl SecuritySettings {
         Ok(Access { health, metrics })
     }
 
-    fn bearer(&self) -> anyhow::Result<Authenticator> {
-        let (algorithm, issuer) = (self.algorithm(), self.issuer());
-        let keyring = if let Some(key) = &self.jwt_key {
-            Keyring::configured(Keys::configured(key.expose_secret(), algorithm)?)
-        } else {
-            let discoverer = self.discoverer()?.context("no token server is known")?;
-            let of = issuer
-                .as_ref()
-                .map_or(Issuer::Discovered, |_| Issuer::Configured);
-            Keyring::fetched(discoverer, algorithm, of, Pace::default())
-        };
-        let policy = Policy {
-            algorithm,
-            issuer,
+    /// What the tokens of callers must be.
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            algorithm: self.algorithm(),
+            issuer: self.issuer(),
             audiences: self.token_audience.clone(),
+        }
+    }
+
+    fn bearer(&self) -> anyhow::Result<Authenticator> {
+        let policy = self.policy();
+        let keyring = if let Some(key) = &self.jwt_key {
+            Keyring::configured(Keys::configured(key.expose_secret(), &policy)?)
+        } else {
+            let server = self.discoverer()?.context("no token server is known")?;
+            Keyring::fetched(server, policy)
         };
-        Ok(Authenticator::bearer(keyring, policy))
+        Ok(Authenticator::bearer(keyring))
     }
 }
 

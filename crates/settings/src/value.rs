@@ -110,7 +110,7 @@ values! {
     Audiences: "audiences, with commas between them, each with something before a final *",
         Audiences::parse;
     CaBundle: "a file of certificates as PEM that can be read",
-        |path| CaBundle::read(Path::new(path)).ok();
+        |path| CaBundle::read(Path::new(path));
     DatabaseUri, secret: "an address as in mongodb://user:password@host/name: with the name of the database (at most 63 \
         bytes, without spaces and any of / \\ . \" $ * < > : | ? @), : / ? # @ % in user and password percent-encoded, and \
         options that the driver knows", DatabaseUri::read;

@@ -1,12 +1,12 @@
 //! Who gets in, for what, and what becomes of that when the token server is away.
 
-use std::time::Duration;
-
 use sampler_domain::ClientId;
 use sampler_testkit::uaa::{Discovery, StandInUaa};
 use serde_json::{Value, json};
 
-use crate::auth_fixture::{WRITE, bearer, claims, fetched, pace, secured, token};
+use crate::auth_fixture::{
+    WRITE, bearer, claims, fetched, secured, token, until_keys_may_be_fetched,
+};
 use crate::event::{mapping, on, start, stop, with};
 use crate::log::Log;
 use crate::reading_scopes::Two;
@@ -154,7 +154,7 @@ async fn nobody_gets_in_before_there_are_keys() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
     let token = uaa.token(&[WRITE]);
     uaa.go_away().await;
-    let world = World::secured(fetched(&uaa, pace(Duration::ZERO)), |_| {});
+    let world = World::secured(fetched(&uaa), |_| {});
     let asked = world.ask_with(&token).await;
     asked.is_turned_away(503, "token-server-unavailable");
     for path in [START, "/v1/events/start/"] {
@@ -162,6 +162,7 @@ async fn nobody_gets_in_before_there_are_keys() {
         assert_eq!(nobody.status(), 401, "{path}");
     }
     uaa.come_back().await.unwrap();
+    until_keys_may_be_fetched().await;
     assert_eq!(world.ask_with(&token).await.status(), 201);
 }
 

@@ -10,8 +10,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use sampler_service::oauth::http::client;
 use sampler_service::oauth::{
-    Algorithm, CaBundle, Discoverer, HttpOptions, Issuer, Keyring, Keys, Pace,
-    Policy as TokenPolicy, TokenServer,
+    Algorithm, CaBundle, Discoverer, HttpOptions, Keyring, Keys, Policy, TokenServer, keyring,
 };
 use sampler_service::security::Authenticator;
 use sampler_testkit::now_millis;
@@ -25,41 +24,35 @@ use crate::world::{NOW, START, World};
 /// The scope that allows everything.
 pub(crate) const WRITE: &str = "abacus.sampler.write";
 
+const POLICY: Policy = Policy {
+    algorithm: Algorithm::RS256,
+    issuer: None,
+    audiences: None,
+};
+
 /// An authenticator whose one key is configured.
 pub(crate) fn configured(key: &SigningKey) -> Authenticator {
-    let keys = Keys::configured(&key.public_pem(), Algorithm::RS256).unwrap();
-    authenticator(Keyring::configured(keys))
+    let keys = Keys::configured(&key.public_pem(), &POLICY).unwrap();
+    Authenticator::bearer(Keyring::configured(keys))
 }
 
-/// Keys are fetched again no sooner than this.
-pub(crate) const fn pace(at_least: Duration) -> Pace {
-    Pace {
-        at_least,
-        at_most: Duration::from_hours(1),
-        age_max: Duration::from_hours(24),
-    }
+/// Lets the time pass before which keys are not fetched again.
+pub(crate) async fn until_keys_may_be_fetched() {
+    tokio::time::pause();
+    tokio::time::advance(keyring::AT_LEAST).await;
+    tokio::time::resume();
 }
 
 /// An authenticator whose keys are those of a token server.
-pub(crate) fn fetched(uaa: &StandInUaa, pace: Pace) -> Authenticator {
+pub(crate) fn fetched(uaa: &StandInUaa) -> Authenticator {
     let options = HttpOptions {
         timeout: Duration::from_secs(5),
         skip_ssl_validation: false,
         authorities: CaBundle::default(),
     };
     let api = TokenServer::CloudFoundry(uaa.base_url().parse().unwrap());
-    let discoverer = Discoverer::new(api, client(&options).unwrap());
-    let issuer = Issuer::Discovered;
-    authenticator(Keyring::fetched(discoverer, Algorithm::RS256, issuer, pace))
-}
-
-fn authenticator(keyring: Arc<Keyring>) -> Authenticator {
-    let policy = TokenPolicy {
-        algorithm: Algorithm::RS256,
-        issuer: None,
-        audiences: None,
-    };
-    Authenticator::bearer(keyring, policy)
+    let server = Discoverer::new(api, client(&options).unwrap(), None);
+    Authenticator::bearer(Keyring::fetched(server, POLICY))
 }
 
 /// Claims that are good, but for what is changed in them.

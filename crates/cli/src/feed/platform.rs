@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use reqwest::Response;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use sampler_service::oauth::http::{FetchError, describe, read_body};
-use sampler_service::oauth::{AccessToken, ClientCredentials, Discoverer, NoToken, TokenServer};
+use sampler_service::oauth::http::{describe, read_body};
+use sampler_service::oauth::{
+    AccessToken, ClientCredentials, Discoverer, FetchError, NoToken, TokenServer,
+};
 use secrecy::SecretString;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -16,7 +18,7 @@ use url::Url;
 
 use super::mapping::Mapping;
 use super::usage_event::text;
-use crate::connection::{client_of, secret_client, variable};
+use crate::connection::{credentials, secret_client, variable};
 use crate::failure::Failure;
 use crate::output::{printable, warn};
 
@@ -146,9 +148,10 @@ impl Platform {
                 "--cf-client-secret-file or {SECRET_VARIABLE} must hold the secret of {client_id}"
             ))
         })?;
-        let discoverer = Discoverer::new(TokenServer::CloudFoundry(api.clone()), http.clone());
+        let uaa = TokenServer::CloudFoundry(api.clone());
+        let server = Discoverer::new(uaa, http.clone(), None);
         Ok(Self {
-            token: ClientCredentials::new(client_of(&client_id, secret), discoverer),
+            token: credentials(client_id.clone(), secret, server),
             client_id,
             api,
             http,

@@ -1,61 +1,50 @@
-//! Finds the token server and its endpoints.
+//! Finds the token server and its endpoints, and reads its answers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
-use reqwest::Client;
+use reqwest::{Client, RequestBuilder};
 use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
 use url::{Host, Url};
 
-use super::http::{FetchError, fetch, text_in};
+use super::http::{describe, read_body};
 
-/// The path of the discovery document, below the address of a token server.
-const DESCRIPTION: &str = "/.well-known/openid-configuration";
+/// The path of the metadata, below the address of a token server.
+const METADATA: &str = "/.well-known/openid-configuration";
+
+/// How long it may take to find the token server and get something from it.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// In bytes.
+const DOCUMENT_LEN_MAX: usize = 512 * 1024;
+
+/// A document could not be fetched. The error contains no secret and no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// There was no answer.
+    #[error("the token server cannot be reached: {0}")]
+    Unreachable(String),
+    /// The answer was not 200.
+    #[error("the token server answered {status}{}", code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default())]
+    Status {
+        status: u16,
+        /// The error code of RFC 6749, if there is one.
+        code: Option<String>,
+    },
+    /// The answer is not the requested document.
+    #[error("the answer of the token server {0}")]
+    Document(&'static str),
+}
 
 /// A token server, by the way in which it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenServer {
     /// The UAA of a Cloud Foundry. The API at this address names it.
     CloudFoundry(Url),
-    /// Any issuer at this address that has a discovery document (`OpenID` Connect).
+    /// Any issuer at this address that has metadata (`OpenID` Connect).
     Oidc(Url),
-}
-
-/// What a token server offers.
-#[derive(Clone, Debug)]
-pub(super) struct Endpoints {
-    /// Grants tokens.
-    pub(super) token: Url,
-    /// Where people sign in, if they can.
-    pub(super) authorization: Option<Url>,
-    pub(super) keys: Url,
-    /// How clients show who they are at `token`.
-    pub(super) method: ClientMethod,
-    /// Names the issuer.
-    description: Url,
-}
-
-/// How a client shows its id and secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ClientMethod {
-    /// In a header, as UAA expects them: without encoding.
-    BasicUnencoded,
-    /// In a header, encoded as RFC 6749 says (section 2.3.1; `client_secret_basic`).
-    Basic,
-    /// In the form (`client_secret_post`).
-    Post,
-}
-
-impl ClientMethod {
-    /// The method that the metadata of an issuer ask for. Without a word, a header is what each takes.
-    fn of(metadata: &Value) -> Self {
-        let named = metadata["token_endpoint_auth_methods_supported"].as_array();
-        let takes = |method| named.is_some_and(|all| all.iter().any(|one| one == method));
-        if takes("client_secret_post") && !takes("client_secret_basic") {
-            Self::Post
-        } else {
-            Self::Basic
-        }
-    }
 }
 
 impl TokenServer {
@@ -66,8 +55,18 @@ impl TokenServer {
     }
 }
 
-fn same_but_for_slash(one: &str, other: &str) -> bool {
-    one.trim_end_matches('/') == other.trim_end_matches('/')
+/// What a token server offers.
+#[derive(Clone, Debug)]
+pub(super) struct Endpoints {
+    /// Grants tokens.
+    pub(super) token: Url,
+    /// Where people sign in, if they can.
+    pub(super) authorization: Option<Url>,
+    pub(super) keys: Url,
+    /// The issuer that the server says it is.
+    pub(super) issuer: Option<String>,
+    /// Whether clients show their secret in the form (`client_secret_post`), not in a header (`client_secret_basic`).
+    pub(super) takes_form: bool,
 }
 
 /// Whether requests to this address cannot be read on the way: they use TLS, or stay on this machine.
@@ -81,6 +80,127 @@ pub fn is_private(address: &Url) -> bool {
     address.scheme() == "https" || is_here
 }
 
+/// Finds the endpoints once, and again after a failure.
+#[derive(Clone, Debug)]
+pub struct Discoverer {
+    pub(super) server: TokenServer,
+    pub(super) client: Client,
+    /// The issuer that the metadata of an `OpenID` provider must name, if not its address.
+    issuer: Option<String>,
+    known: Arc<Mutex<Option<Endpoints>>>,
+}
+
+impl Discoverer {
+    pub fn new(server: TokenServer, client: Client, issuer: Option<String>) -> Self {
+        Self {
+            server,
+            client,
+            issuer,
+            known: Arc::default(),
+        }
+    }
+
+    /// Waits for the token server as long as it may take. The endpoints are forgotten if it fails, because they may
+    /// have moved, but not if it refuses.
+    pub(super) async fn in_time<T>(
+        &self,
+        asking: impl Future<Output = Result<T, FetchError>>,
+    ) -> Result<T, FetchError> {
+        let late = |_| Err(FetchError::Unreachable("it took too long".to_owned()));
+        let answered = timeout(LIMIT, asking).await.unwrap_or_else(late);
+        if !matches!(
+            answered,
+            Ok(_)
+                | Err(FetchError::Status {
+                    status: 400..=403,
+                    ..
+                })
+        ) {
+            *self.known.lock().await = None;
+        }
+        answered
+    }
+
+    pub(super) async fn endpoints(&self) -> Result<Endpoints, FetchError> {
+        let mut known = self.known.lock().await;
+        if let Some(endpoints) = &*known {
+            return Ok(endpoints.clone());
+        }
+        let found = match &self.server {
+            TokenServer::CloudFoundry(api) => self.of_uaa(&self.uaa_of(api).await?).await,
+            TokenServer::Oidc(address) => self.of_issuer(address).await?,
+        };
+        *known = Some(found.clone());
+        Ok(found)
+    }
+
+    /// What each UAA offers. Its metadata only say which issuer it is: they name addresses as a router lets it see them.
+    async fn of_uaa(&self, uaa: &Url) -> Endpoints {
+        let metadata = self.get(below(uaa, METADATA)).await.unwrap_or_default();
+        Endpoints {
+            token: below(uaa, "/oauth/token"),
+            authorization: Some(below(uaa, "/oauth/authorize")),
+            keys: below(uaa, "/token_keys"),
+            issuer: text_in(&metadata, "issuer").map(str::to_owned),
+            takes_form: false,
+        }
+    }
+
+    async fn of_issuer(&self, address: &Url) -> Result<Endpoints, FetchError> {
+        let metadata = self.get(below(address, METADATA)).await?;
+        let expected = self.issuer.as_deref().unwrap_or(address.as_str());
+        let named = text_in(&metadata, "issuer").unwrap_or_default();
+        if named.trim_end_matches('/') != expected.trim_end_matches('/') {
+            return Err(FetchError::Document("describes another issuer"));
+        }
+        let methods = metadata["token_endpoint_auth_methods_supported"].as_array();
+        let takes = |method| methods.is_some_and(|all| all.iter().any(|one| one == method));
+        Ok(Endpoints {
+            token: self.address_in(&metadata, "/token_endpoint")?,
+            // Only who signs people in needs it.
+            authorization: self.address_in(&metadata, "/authorization_endpoint").ok(),
+            keys: self.address_in(&metadata, "/jwks_uri")?,
+            issuer: Some(named.to_owned()),
+            // Without a word, a header is what each takes.
+            takes_form: takes("client_secret_post") && !takes("client_secret_basic"),
+        })
+    }
+
+    /// The address of the UAA. Older APIs name it at `/v2/info`, newer ones in the links of their root.
+    async fn uaa_of(&self, api: &Url) -> Result<Url, FetchError> {
+        if let Ok(info) = self.get(below(api, "/v2/info")).await
+            && info.get("token_endpoint").is_some()
+        {
+            return self.address_in(&info, "/token_endpoint");
+        }
+        let root = self.get(below(api, "/")).await?;
+        self.address_in(&root, "/links/uaa/href")
+            .or_else(|_| self.address_in(&root, "/links/login/href"))
+    }
+
+    /// An address in a document. It must be at least as safe as that of the server: not without TLS where that has
+    /// TLS, nor on another machine without TLS where that is on this one.
+    fn address_in(&self, document: &Value, pointer: &str) -> Result<Url, FetchError> {
+        let named = document.pointer(pointer).and_then(Value::as_str);
+        let address = named.and_then(|text| Url::parse(text).ok());
+        let address =
+            address.ok_or(FetchError::Document("does not say where its endpoints are"))?;
+        let server = self.server.address();
+        let is_safe = match (server.scheme(), address.scheme()) {
+            (_, "https") => true,
+            ("http", "http") => is_private(&address) || !is_private(server),
+            _ => false,
+        };
+        is_safe
+            .then_some(address)
+            .ok_or(FetchError::Document("leads to http"))
+    }
+
+    pub(super) async fn get(&self, address: Url) -> Result<Value, FetchError> {
+        fetch(self.client.get(address)).await
+    }
+}
+
 /// `base` with a path appended, whether or not it ends in a slash.
 fn below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
@@ -88,137 +208,28 @@ fn below(base: &Url, path: &str) -> Url {
     url
 }
 
-/// Finds the endpoints once, and again after a failure.
-#[derive(Clone, Debug)]
-pub struct Discoverer {
-    server: TokenServer,
-    client: Client,
-    http_allowed: bool,
-    /// The issuer that the metadata of an `OpenID` provider must name, if not its address.
-    issuer: Option<String>,
-    known: Arc<Mutex<Option<Endpoints>>>,
+/// Sends a request for a document, and reads that.
+pub(super) async fn fetch(request: RequestBuilder) -> Result<Value, FetchError> {
+    let unreachable = |error| FetchError::Unreachable(describe(error));
+    let response = request.send().await.map_err(unreachable)?;
+    let status = response.status().as_u16();
+    let body = read_body(response, DOCUMENT_LEN_MAX).await;
+    let body = body.map_err(unreachable)?;
+    let body = body.ok_or(FetchError::Document("is too long"))?;
+    let document: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if status != 200 {
+        // It is logged: it must look like an error code.
+        let is_plain = |code: &&str| code.bytes().all(|it| it.is_ascii_lowercase() || it == b'_');
+        let code = text_in(&document, "error").filter(|code| code.len() <= 40);
+        let code = code.filter(is_plain).map(str::to_owned);
+        return Err(FetchError::Status { status, code });
+    }
+    let document = document.is_object().then_some(document);
+    document.ok_or(FetchError::Document("is not a JSON object"))
 }
 
-impl Discoverer {
-    pub fn new(server: TokenServer, client: Client) -> Self {
-        Self {
-            server,
-            client,
-            http_allowed: false,
-            issuer: None,
-            known: Arc::default(),
-        }
-    }
-
-    /// Whether the server may name addresses that are reached without TLS.
-    #[must_use]
-    pub fn allow_http(self, http_allowed: bool) -> Self {
-        Self {
-            http_allowed,
-            ..self
-        }
-    }
-
-    /// The issuer that the metadata of the server must name, where it is not the server's address.
-    #[must_use]
-    pub fn of_issuer(self, issuer: Option<String>) -> Self {
-        Self { issuer, ..self }
-    }
-
-    pub(super) fn client(&self) -> &Client {
-        &self.client
-    }
-
-    fn known(&self) -> MutexGuard<'_, Option<Endpoints>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) async fn endpoints(&self) -> Result<Endpoints, FetchError> {
-        let known = self.known().clone();
-        if let Some(endpoints) = known {
-            return Ok(endpoints);
-        }
-        let found = match &self.server {
-            TokenServer::CloudFoundry(api) => {
-                let uaa = self.uaa_of(api).await?;
-                Endpoints {
-                    token: below(&uaa, "/oauth/token"),
-                    authorization: Some(below(&uaa, "/oauth/authorize")),
-                    keys: below(&uaa, "/token_keys"),
-                    method: ClientMethod::BasicUnencoded,
-                    description: below(&uaa, DESCRIPTION),
-                }
-            }
-            TokenServer::Oidc(address) => self.of_issuer_at(address).await?,
-        };
-        *self.known() = Some(found.clone());
-        Ok(found)
-    }
-
-    /// Forgets the endpoints after a failure, because they may have moved.
-    pub(super) fn forget(&self) {
-        *self.known() = None;
-    }
-
-    /// The issuer that the server names; `None` if it names none.
-    pub(super) async fn issuer(&self) -> Result<Option<String>, FetchError> {
-        let endpoints = self.endpoints().await?;
-        match fetch(self.client.get(endpoints.description)).await {
-            Ok(document) => {
-                let named = text_in(&document, "issuer").filter(|issuer| !issuer.is_empty());
-                Ok(named.map(str::to_owned))
-            }
-            Err(FetchError::Status { status, .. }) if [404, 405, 410].contains(&status) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn of_issuer_at(&self, address: &Url) -> Result<Endpoints, FetchError> {
-        let description = below(address, DESCRIPTION);
-        let document = fetch(self.client.get(description.clone())).await?;
-        let expected = self.issuer.as_deref().unwrap_or(address.as_str());
-        let named = text_in(&document, "issuer");
-        if !named.is_some_and(|named| same_but_for_slash(named, expected)) {
-            return Err(FetchError::Document("describes another issuer"));
-        }
-        Ok(Endpoints {
-            token: self.address_in(&document, "/token_endpoint")?,
-            // Only who signs people in needs it.
-            authorization: self.address_in(&document, "/authorization_endpoint").ok(),
-            keys: self.address_in(&document, "/jwks_uri")?,
-            method: ClientMethod::of(&document),
-            description,
-        })
-    }
-
-    /// The address of the UAA. Older APIs name it at `/v2/info`, newer ones in the links of their root.
-    async fn uaa_of(&self, api: &Url) -> Result<Url, FetchError> {
-        match fetch(self.client.get(below(api, "/v2/info"))).await {
-            Ok(document) if document.get("token_endpoint").is_some() => {
-                return self.address_in(&document, "/token_endpoint");
-            }
-            Err(unreachable @ FetchError::Unreachable(_)) => return Err(unreachable),
-            Ok(_) | Err(_) => {}
-        }
-        let document = fetch(self.client.get(below(api, "/"))).await?;
-        self.address_in(&document, "/links/uaa/href")
-            .or_else(|_| self.address_in(&document, "/links/login/href"))
-    }
-
-    /// An address in a document. A server that is reached over TLS must not name an address without
-    /// TLS, and a server on this machine must not name one of another machine without TLS.
-    fn address_in(&self, document: &Value, pointer: &str) -> Result<Url, FetchError> {
-        let named = document.pointer(pointer).and_then(Value::as_str);
-        let address = named
-            .and_then(|text| Url::parse(text).ok())
-            .filter(|url| url.scheme() == "https" || url.scheme() == "http")
-            .ok_or(FetchError::Document("does not say where its endpoints are"))?;
-        if self.server.address().scheme() == "https" && address.scheme() != "https" {
-            return Err(FetchError::Document("leads from https to http"));
-        }
-        if !self.http_allowed && !is_private(&address) {
-            return Err(FetchError::Document("leads to http"));
-        }
-        Ok(address)
-    }
+/// A member of a document, if it is a text, and not empty.
+pub(super) fn text_in<'d>(document: &'d Value, name: &str) -> Option<&'d str> {
+    let text = document.get(name)?.as_str()?;
+    (!text.is_empty()).then_some(text)
 }

@@ -1,15 +1,11 @@
-//! The one constructor of HTTP clients, and a function that reads small documents.
+//! The one constructor of HTTP clients, and what reads their answers.
 
 use std::path::Path;
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, NoProxy, Proxy, RequestBuilder};
+use reqwest::{Certificate, NoProxy, Proxy};
 use sampler_domain::text::error_chain;
-use serde_json::Value;
-
-/// In bytes.
-const DOCUMENT_LEN_MAX: usize = 512 * 1024;
 
 /// What is never asked through a proxy, besides what `NO_PROXY` names.
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
@@ -18,29 +14,19 @@ const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 #[derive(Clone, Debug, Default)]
 pub struct CaBundle(Vec<Certificate>);
 
-/// Certificates cannot be read, or a client cannot be created with them.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    #[error("the file of certificates cannot be read")]
-    Read(#[from] std::io::Error),
-    /// There is no certificate in the file.
-    #[error("the file contains no certificate in PEM")]
-    Empty,
-    /// A certificate or the address of a proxy is invalid, or the client cannot be created.
-    #[error("the HTTP client cannot be set up")]
-    Client(#[from] reqwest::Error),
-}
-
 impl CaBundle {
-    /// Reads a file of certificates, one PEM after the other.
-    pub fn read(path: &Path) -> Result<Self, TlsError> {
-        let certificates = Certificate::from_pem_bundle(&std::fs::read(path)?)?;
-        if certificates.is_empty() {
-            return Err(TlsError::Empty);
-        }
-        Ok(Self(certificates))
+    /// Reads a file of certificates, one PEM after the other. None where it cannot be read, or has none.
+    pub fn read(path: &Path) -> Option<Self> {
+        let file = std::fs::read(path).ok()?;
+        let certificates = Certificate::from_pem_bundle(&file).ok()?;
+        (!certificates.is_empty()).then_some(Self(certificates))
     }
 }
+
+/// A certificate or the address of a proxy is invalid.
+#[derive(Debug, thiserror::Error)]
+#[error("the HTTP client cannot be set up")]
+pub struct TlsError(#[from] reqwest::Error);
 
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
@@ -99,41 +85,6 @@ fn proxies(variable: impl Fn(&str) -> Option<String>) -> reqwest::Result<Vec<Pro
         .collect()
 }
 
-/// A document could not be fetched. The error contains no secret and no address.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FetchError {
-    /// There was no answer.
-    #[error("the token server cannot be reached: {0}")]
-    Unreachable(String),
-    /// The answer was not 200.
-    #[error("the token server answered {status}{}", code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default())]
-    Status {
-        status: u16,
-        /// The error code of RFC 6749, if there is one.
-        code: Option<String>,
-    },
-    /// The answer is not the requested document.
-    #[error("the answer of the token server {0}")]
-    Document(&'static str),
-}
-
-pub(crate) async fn fetch(request: RequestBuilder) -> Result<Value, FetchError> {
-    let response = request.send().await.map_err(unreachable)?;
-    let status = response.status().as_u16();
-    let body = read_body(response, DOCUMENT_LEN_MAX).await;
-    let bytes = body
-        .map_err(unreachable)?
-        .ok_or(FetchError::Document("is too long"))?;
-    let document = serde_json::from_slice::<Value>(&bytes).ok();
-    if status != 200 {
-        let code = document.as_ref().and_then(error_code);
-        return Err(FetchError::Status { status, code });
-    }
-    document
-        .filter(Value::is_object)
-        .ok_or(FetchError::Document("is not a JSON object"))
-}
-
 /// The body of an answer; none where it is longer than `len_max` bytes.
 pub async fn read_body(
     mut response: reqwest::Response,
@@ -147,25 +98,6 @@ pub async fn read_body(
         body.extend_from_slice(&chunk);
     }
     Ok(Some(body))
-}
-
-/// A member of a document, if it is a text.
-pub(crate) fn text_in<'d>(document: &'d Value, name: &str) -> Option<&'d str> {
-    document.get(name).and_then(Value::as_str)
-}
-
-/// The error code of a document, if it looks like one, because it is logged.
-fn error_code(document: &Value) -> Option<String> {
-    let code = text_in(document, "error")?;
-    let is_code = code.len() <= 40
-        && code
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    is_code.then(|| code.to_owned())
-}
-
-fn unreachable(error: reqwest::Error) -> FetchError {
-    FetchError::Unreachable(describe(error))
 }
 
 /// An error with its causes, without the URL.

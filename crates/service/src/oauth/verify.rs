@@ -1,39 +1,74 @@
-//! Checks a token: `jsonwebtoken` decides on its signature, its times and its issuer.
+//! The keys that check tokens, and the check: `jsonwebtoken` decides on signature, times and issuer.
 
-use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Duration;
 
-use jsonwebtoken::dangerous::insecure_decode;
 use jsonwebtoken::errors::{Error, ErrorKind};
-use jsonwebtoken::{Validation, decode, decode_header};
-use sampler_domain::ClientId;
+use jsonwebtoken::jwk::{Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{AlgorithmFamily, DecodingKey, Validation, decode, decode_header};
+use sampler_domain::{ClientId, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::keys::{Algorithm, Keys};
+pub use jsonwebtoken::Algorithm;
 
-/// In bytes.
-const TOKEN_LEN_MAX: usize = 16 * 1024;
+/// The algorithms that may sign tokens. One of them is configured and the token must name the same, so a public key is
+/// never used as a shared one.
+pub const ALGORITHMS: [Algorithm; 7] = [
+    Algorithm::HS256,
+    Algorithm::HS384,
+    Algorithm::HS512,
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::ES256,
+];
 
 /// By how many seconds the clocks of both sides may differ.
 const LEEWAY: u64 = 10;
 
-/// The types (`typ`) of access tokens, in lower case. Tokens for other purposes, such as a logout, are
-/// signed with the same keys.
+/// The types (`typ`) of access tokens. Tokens for other purposes, such as a logout, are signed with the same keys.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
 /// The end of the ids (`jti`) of UAA's refresh tokens. They are signed with the same keys and have the
 /// same scopes, but only the token server may accept them, and they are valid for months.
 const REFRESH_TOKEN_ID_END: &str = "-r";
 
+/// The least length of a shared key, in bytes (RFC 7518, section 3.2): a shorter one could be guessed. 0 where the keys
+/// of the algorithm are public.
+pub fn shared_key_len(algorithm: Algorithm) -> usize {
+    match algorithm {
+        Algorithm::HS256 => 32,
+        Algorithm::HS384 => 48,
+        Algorithm::HS512 => 64,
+        _ => 0,
+    }
+}
+
 /// The conditions for a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub algorithm: Algorithm,
-    /// The issuer that the token must name, if an issuer is configured; otherwise the issuer of the
-    /// keys, if they have one. A slash at the end does not count.
+    /// The issuer that the token must name, if one is configured; otherwise that of the token server whose keys are
+    /// fetched. A slash at the end does not count.
     pub issuer: Option<String>,
     pub audiences: Option<Audiences>,
+}
+
+impl Policy {
+    /// What the library checks. It has no patterns for audiences.
+    pub(super) fn validation(&self) -> Validation {
+        let mut validation = Validation::new(self.algorithm);
+        validation.leeway = LEEWAY;
+        validation.validate_nbf = true;
+        validation.validate_aud = false;
+        if let Some(issuer) = &self.issuer {
+            let issuer = issuer.trim_end_matches('/');
+            validation.set_issuer(&[issuer.to_owned(), format!("{issuer}/")]);
+            validation.set_required_spec_claims(&["exp", "iss"]);
+        }
+        validation
+    }
 }
 
 /// The audiences (`aud`) that a token may be for. UAA writes one for each scope, without the scope's last part: a
@@ -66,20 +101,22 @@ impl fmt::Display for Audiences {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     /// The client that got the token, or else its subject.
     pub client: Option<ClientId>,
     /// The user in whose name the client got the token, if the token names a user.
     pub user: Option<ClientId>,
-    pub scopes: BTreeSet<String>,
+    pub scopes: Vec<String>,
+    /// When the token expires.
+    pub until: Timestamp,
 }
 
 /// Why a token is not accepted. It contains nothing of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// It names an unknown key, or none although there are several. Newer keys may help.
-    #[error("it is signed with an unknown key")]
+    #[error("its key is not known yet")]
     UnknownKey,
     #[error("{0}")]
     Refused(&'static str),
@@ -104,32 +141,31 @@ impl From<Error> for TokenError {
 
 /// The claims that are read. One that occurs twice is an error.
 #[derive(Deserialize)]
-pub(super) struct Body {
+struct Body {
     #[serde(default)]
-    pub(super) aud: Value,
+    aud: Value,
     #[serde(default)]
     scope: Value,
     /// The scopes of Okta and Entra.
     #[serde(default)]
     scp: Value,
-    pub(super) user_name: Option<String>,
-    pub(super) preferred_username: Option<String>,
-    pub(super) email: Option<String>,
+    user_name: Option<String>,
+    preferred_username: Option<String>,
+    email: Option<String>,
     client_id: Option<String>,
-    pub(super) azp: Option<String>,
-    pub(super) sub: Option<String>,
-    pub(super) nonce: Option<String>,
+    azp: Option<String>,
+    sub: Option<String>,
+    nonce: Option<String>,
     jti: Option<String>,
     cnf: Option<Value>,
+    exp: Option<f64>,
     /// Checked by the library, which would take one that occurs twice.
-    #[serde(rename = "exp")]
-    _exp: Option<f64>,
     #[serde(rename = "iss")]
     _iss: Option<String>,
 }
 
 /// A claim that is one text or a list of them, or is not there.
-pub(super) fn texts(claim: &Value) -> Vec<&str> {
+fn texts(claim: &Value) -> Vec<&str> {
     match claim {
         Value::String(text) => vec![text],
         Value::Array(texts) => texts.iter().filter_map(Value::as_str).collect(),
@@ -145,80 +181,173 @@ fn scopes(claim: &Value) -> Vec<&str> {
     }
 }
 
-/// Checks a token.
-///
-/// # Errors
-/// The reason why it is not accepted. Only for [`TokenError::UnknownKey`] can newer keys help.
-pub fn verify(token: &str, keys: &Keys, policy: &Policy) -> Result<Claims, TokenError> {
-    let body = check(token, keys, policy)?;
-    let first_name = |names: [Option<String>; 3]| {
-        let mut names = names.into_iter().flatten();
-        names.find_map(|name| ClientId::new(&name))
-    };
-    let scopes = [&body.scope, &body.scp].map(scopes).concat();
-    Ok(Claims {
-        scopes: scopes.into_iter().map(str::to_owned).collect(),
-        client: first_name([body.client_id, body.azp, body.sub]),
-        user: first_name([body.user_name, body.preferred_username, None]),
-    })
+/// The first of these that is a name.
+fn name<const N: usize>(names: [Option<String>; N]) -> Option<ClientId> {
+    let mut names = names.into_iter().flatten();
+    names.find_map(|name| ClientId::new(&name))
 }
 
-/// Checks a token, and reads its claims.
-pub(super) fn check(token: &str, keys: &Keys, policy: &Policy) -> Result<Body, TokenError> {
-    let refused = |why| Err(TokenError::Refused(why));
-    if token.len() > TOKEN_LEN_MAX {
-        return refused("it is too long");
-    }
-    let header = decode_header(token).map_err(|_| TokenError::Refused("it is malformed"))?;
-    let kind = header.typ.map(|typ| typ.to_ascii_lowercase());
-    if header.alg != policy.algorithm {
-        return refused("it is signed with another algorithm");
-    }
-    // Critical headers must be understood (RFC 7515, section 4.1.11), and this code understands none.
-    if header.crit.is_some() {
-        return refused("it is malformed");
-    }
-    if kind.is_some_and(|kind| !TYPES.contains(&kind.as_str())) {
-        return refused("it is not an access token");
-    }
-    let key = keys.find(header.kid.as_deref());
-    let key = key.ok_or(TokenError::UnknownKey)?;
-    let body: Body = decode(token, key, &validation(keys, policy))?.claims;
-    let is_for = |expected: &Audiences| texts(&body.aud).iter().any(|one| expected.accept(one));
-    if !policy.audiences.as_ref().is_none_or(is_for) {
-        return refused("it is for another audience");
-    }
-    let id = body.jti.as_deref();
-    if id.is_some_and(|id| id.ends_with(REFRESH_TOKEN_ID_END)) {
-        return refused("it is not an access token");
-    }
-    // It needs a proof (RFC 7800) that is not checked here; without that check a thief could use it.
-    if body.cnf.is_some() {
-        return refused("it is bound to its sender (cnf), so it is not a bearer token");
-    }
-    Ok(body)
+fn refused<T>(why: &'static str) -> Result<T, TokenError> {
+    Err(TokenError::Refused(why))
 }
 
-/// What the library checks. It has no patterns for audiences.
-fn validation(keys: &Keys, policy: &Policy) -> Validation {
-    let mut validation = Validation::new(policy.algorithm);
-    validation.leeway = LEEWAY;
-    validation.validate_nbf = true;
-    validation.validate_aud = false;
-    if let Some(issuer) = policy.issuer.as_deref().or(keys.issuer()) {
-        let issuer = issuer.trim_end_matches('/');
-        validation.set_issuer(&[issuer.to_owned(), format!("{issuer}/")]);
-        validation.set_required_spec_claims(&["exp", "iss"]);
-    }
-    validation
+/// Keys, and what the tokens must say that they sign. The library prints no key.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// With their names (`kid`).
+    all: Vec<(Option<String>, DecodingKey)>,
+    validation: Validation,
+    audiences: Option<Audiences>,
 }
 
-/// When a token says that it expires, in seconds. To be asked of tokens that are verified.
-pub fn claimed_end(token: &str) -> Option<f64> {
-    #[derive(Deserialize)]
-    struct End {
-        exp: Option<f64>,
+/// With a public key as shared key, everybody could sign tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the key does not fit the algorithm: HS* needs a shared key, which does not begin with -----BEGIN or ssh-, the \
+     others a public key of their kind as PEM"
+)]
+pub struct KeyError;
+
+impl Keys {
+    fn of(all: Vec<(Option<String>, DecodingKey)>, policy: &Policy) -> Self {
+        Self {
+            all,
+            validation: policy.validation(),
+            audiences: policy.audiences.clone(),
+        }
     }
-    let token = insecure_decode::<End>(token).ok()?;
-    token.claims.exp
+
+    /// The configured key. Line breaks of a PEM may be written as `\n`, because manifests and shells often cannot
+    /// contain them.
+    pub fn configured(text: &str, policy: &Policy) -> Result<Self, KeyError> {
+        let pem = text.replace("\\n", "\n").trim().to_owned();
+        let is_public = ["-----BEGIN", "ssh-"]
+            .iter()
+            .any(|start| pem.starts_with(start));
+        let key = match policy.algorithm.family() {
+            // The library would accept a private key, which then verifies no token.
+            _ if pem.is_empty() || pem.contains("PRIVATE KEY-----") => None,
+            AlgorithmFamily::Hmac if is_public => None,
+            AlgorithmFamily::Hmac => Some(DecodingKey::from_secret(text.as_bytes())),
+            AlgorithmFamily::Rsa => DecodingKey::from_rsa_pem(pem.as_bytes()).ok(),
+            _ => DecodingKey::from_ec_pem(pem.as_bytes()).ok(),
+        };
+        Ok(Self::of(vec![(None, key.ok_or(KeyError)?)], policy))
+    }
+
+    /// The keys of a token server (RFC 7517), without those that can sign or are for something else. None where the
+    /// document is no list of keys.
+    ///
+    /// A list without a key for the algorithm is valid: then no token can be verified.
+    pub fn fetched(document: &Value, policy: &Policy) -> Option<Self> {
+        let entries = document.get("keys")?.as_array()?.iter();
+        let keys = entries.filter_map(|entry| {
+            // An unreadable key may be for another program.
+            let jwk = Jwk::deserialize(entry).ok()?;
+            let key = DecodingKey::from_jwk(&jwk).ok()?;
+            is_for(&jwk, &key, policy.algorithm).then_some((jwk.common.key_id, key))
+        });
+        Some(Self::of(keys.collect(), policy))
+    }
+
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The key for a token that names `id`. Where there is a single key, either may be without a name.
+    fn find(&self, id: Option<&str>) -> Result<&DecodingKey, TokenError> {
+        let found = match self.all.as_slice() {
+            [only] if only.0.is_none() || id.is_none() => Some(only),
+            all => all.iter().find(|(name, _)| name.as_deref() == id),
+        };
+        found.map(|(_, key)| key).ok_or(TokenError::UnknownKey)
+    }
+
+    /// Checks an access token.
+    ///
+    /// # Errors
+    /// The reason why it is not accepted. Only for [`TokenError::UnknownKey`] can newer keys help.
+    pub fn verify(&self, token: &str) -> Result<Claims, TokenError> {
+        let body = self.check(token)?;
+        let is_for = |expected: &Audiences| texts(&body.aud).iter().any(|one| expected.accept(one));
+        if !self.audiences.as_ref().is_none_or(is_for) {
+            return refused("it is for another audience");
+        }
+        let scopes = [&body.scope, &body.scp].map(scopes).concat();
+        let end = Duration::try_from_secs_f64(body.exp.unwrap_or_default()).unwrap_or_default();
+        let end = i64::try_from(end.as_millis()).unwrap_or(i64::MAX);
+        Ok(Claims {
+            scopes: scopes.into_iter().map(str::to_owned).collect(),
+            client: name([body.client_id, body.azp, body.sub]),
+            user: name([body.user_name, body.preferred_username]),
+            until: Timestamp::clamped(end),
+        })
+    }
+
+    /// The name of the person that an ID token is about (`OpenID` Connect Core, section 3.1.3.7). Its audience is the
+    /// client, whatever that of access tokens is.
+    ///
+    /// # Errors
+    /// The reason why it is not accepted: it is not a token of the issuer, or one for another client or
+    /// attempt.
+    pub fn person(&self, token: &str, client: &str, nonce: &str) -> Result<ClientId, TokenError> {
+        let body = self.check(token)?;
+        let audiences = texts(&body.aud);
+        let is_party = match &body.azp {
+            Some(party) => party == client,
+            None => audiences.len() == 1,
+        };
+        if !audiences.contains(&client) || !is_party {
+            return refused("it is for another audience");
+        }
+        if body.nonce.as_deref() != Some(nonce) {
+            return refused("it belongs to another attempt to sign in");
+        }
+        let name = name([
+            body.user_name,
+            body.preferred_username,
+            body.email,
+            body.sub,
+        ]);
+        name.ok_or(TokenError::Refused("it names nobody"))
+    }
+
+    /// Checks what all tokens must be, and reads the claims of this one.
+    fn check(&self, token: &str) -> Result<Body, TokenError> {
+        let header = decode_header(token).map_err(|_| TokenError::Refused("it is malformed"))?;
+        if !self.validation.algorithms.contains(&header.alg) {
+            return refused("it is signed with another algorithm");
+        }
+        // Critical headers must be understood (RFC 7515, section 4.1.11), and this code understands none.
+        if header.crit.is_some() {
+            return refused("it is malformed");
+        }
+        let is_known = |kind: String| TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known));
+        if !header.typ.is_none_or(is_known) {
+            return refused("it is not an access token");
+        }
+        let key = self.find(header.kid.as_deref())?;
+        let body: Body = decode(token, key, &self.validation)?.claims;
+        let is_of_refresh = |id: &str| id.ends_with(REFRESH_TOKEN_ID_END);
+        if body.jti.as_deref().is_some_and(is_of_refresh) {
+            return refused("it is not an access token");
+        }
+        // It needs a proof (RFC 7800) that is not checked here; without that check a thief could use it.
+        if body.cnf.is_some() {
+            return refused("it is bound to its sender (cnf), so it is not a bearer token");
+        }
+        Ok(body)
+    }
+}
+
+/// Whether the key checks signatures of `algorithm`, and may be known to all.
+fn is_for(jwk: &Jwk, key: &DecodingKey, algorithm: Algorithm) -> bool {
+    let common = &jwk.common;
+    let signs = matches!(common.public_key_use, None | Some(PublicKeyUse::Signature));
+    let operations = common.key_operations.as_deref();
+    let verifies = operations.is_none_or(|all| all.contains(&KeyOperations::Verify));
+    let named = common.key_algorithm;
+    let is_of_algorithm = named.is_none_or(|named| named == algorithm.into());
+    let is_public = key.family() != AlgorithmFamily::Hmac && key.family() == algorithm.family();
+    signs && verifies && is_of_algorithm && is_public
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::oauth::Claims;
 use axum::extract::{FromRef, FromRequestParts};
 use http::request::Parts;
 use sampler_domain::ClientId;
 
-use super::authenticator::{Authenticator, forbidden};
+use super::{Authenticator, forbidden};
+use crate::oauth::Claims;
 use crate::problem::Problem;
 
 /// The prefix of all scopes of Sampler.
@@ -69,28 +69,41 @@ impl Grant {
 
     /// The rights of the scopes of a token; `None` if they give none.
     pub fn of_claims(claims: &Claims) -> Option<Self> {
-        let is_admin = has_scope(claims, ADMIN);
-        let write = if has_scope(claims, WRITE) {
-            Reach::Everything
-        } else {
-            Reach::Resources(resources(claims, WRITE).collect())
-        };
-        let read = if is_admin || has_scope(claims, READ) || write == Reach::Everything {
-            Reach::Everything
-        } else {
-            // A scope to write a resource also allows reading it.
-            let read = resources(claims, READ).chain(resources(claims, WRITE));
-            Reach::Resources(read.collect())
-        };
-        let client = claims.client.clone();
-        // Whatever is allowed, something may be read.
-        (!read.is_empty()).then_some(Self {
-            client,
+        let mut grant = Self {
+            client: claims.client.clone(),
             user: claims.user.clone(),
-            write,
-            read,
-            is_admin,
-        })
+            write: Reach::NOTHING,
+            read: Reach::NOTHING,
+            is_admin: false,
+        };
+        let scopes = claims.scopes.iter();
+        for scope in scopes.filter_map(|scope| scope.strip_prefix(PREFIX)) {
+            grant.add(scope);
+        }
+        // Whatever is allowed, something may be read.
+        (!grant.read.is_empty()).then_some(grant)
+    }
+
+    /// Adds the rights of what follows the prefix of a scope: a word, or a resource and a word. What may be written may
+    /// be read.
+    fn add(&mut self, scope: &str) {
+        match (scope, scope.rsplit_once('.')) {
+            (READ, _) => self.read = Reach::Everything,
+            (WRITE, _) => {
+                self.write = Reach::Everything;
+                self.read = Reach::Everything;
+            }
+            (ADMIN, _) => {
+                self.is_admin = true;
+                self.read = Reach::Everything;
+            }
+            (_, Some((resource, READ))) => self.read.add(resource),
+            (_, Some((resource, WRITE))) => {
+                self.write.add(resource);
+                self.read.add(resource);
+            }
+            _ => {}
+        }
     }
 
     /// The client that sends the request; none where no tokens are needed, or the token names
@@ -111,41 +124,27 @@ impl Grant {
     /// Requires that the token allows writing for at least one resource. Which one is needed is
     /// known only once the body is read.
     pub fn require_write(&self) -> Result<(), Problem> {
-        if self.write.is_empty() {
-            return Err(forbidden(
-                "The token has neither the scope abacus.sampler.write nor the scope to write for a \
-                 resource.",
-            ));
-        }
-        Ok(())
+        let detail = "The token has neither the scope abacus.sampler.write nor the scope to write for a resource.";
+        require(!self.write.is_empty(), detail)
     }
 
     /// Requires the right to write what names `resource`, or no resource at all.
     pub fn require(&self, resource: Option<&str>) -> Result<(), Problem> {
-        if self.allows(resource) {
-            return Ok(());
-        }
-        Err(forbidden(
-            "The token is for other resources than the one that the body names. Nothing was kept.",
-        ))
+        let detail =
+            "The token is for other resources than the one that the body names. Nothing was kept.";
+        require(self.allows(resource), detail)
     }
 
     /// Requires a scope to read everything, whatever resource it is about.
     pub fn require_read_everything(&self) -> Result<(), Problem> {
-        match &self.read {
-            Reach::Everything => Ok(()),
-            Reach::Resources(_) => Err(forbidden(
-                "This needs the scope abacus.sampler.read. A scope for one resource is not enough.",
-            )),
-        }
+        let detail =
+            "This needs the scope abacus.sampler.read. A scope for one resource is not enough.";
+        require(self.read == Reach::Everything, detail)
     }
 
     /// Requires the scope for what operators do, and for what they alone may read.
     pub fn require_admin(&self) -> Result<(), Problem> {
-        if self.is_admin {
-            return Ok(());
-        }
-        Err(forbidden("This needs the scope abacus.sampler.admin."))
+        require(self.is_admin, "This needs the scope abacus.sampler.admin.")
     }
 
     /// Whether it is enough to write something that names `resource`, or no resource at all.
@@ -154,25 +153,26 @@ impl Grant {
     }
 }
 
-fn has_scope(claims: &Claims, word: &str) -> bool {
-    claims.scopes.contains(&format!("{PREFIX}{word}"))
-}
-
-/// The resources in scopes of single resources that end in this word.
-fn resources<'a>(claims: &'a Claims, word: &'a str) -> impl Iterator<Item = String> + 'a {
-    claims.scopes.iter().filter_map(move |scope| {
-        let rest = scope.strip_prefix(PREFIX)?.strip_suffix(word)?;
-        let resource = rest.strip_suffix('.')?;
-        (!resource.is_empty()).then(|| resource.to_owned())
-    })
+fn require(is_allowed: bool, detail: &str) -> Result<(), Problem> {
+    is_allowed.then_some(()).ok_or_else(|| forbidden(detail))
 }
 
 impl Reach {
+    const NOTHING: Self = Self::Resources(BTreeSet::new());
+
     /// Whether it includes what names `resource`, or no resource at all.
     pub fn includes(&self, resource: Option<&str>) -> bool {
         match self {
             Self::Everything => true,
             Self::Resources(resources) => resource.is_some_and(|it| resources.contains(it)),
+        }
+    }
+
+    fn add(&mut self, resource: &str) {
+        if let Self::Resources(resources) = self
+            && !resource.is_empty()
+        {
+            resources.insert(resource.to_owned());
         }
     }
 
@@ -183,6 +183,8 @@ impl Reach {
 
 #[cfg(test)]
 mod tests {
+    use sampler_domain::Timestamp;
+
     use super::*;
 
     fn of(scopes: &[&str]) -> Option<Grant> {
@@ -191,6 +193,7 @@ mod tests {
             client: None,
             user: None,
             scopes,
+            until: Timestamp::MIN,
         })
     }
 

@@ -30,9 +30,9 @@ async fn tokens() -> (StandInUaa, Arc<ClientCredentials>) {
         secret: "hush".into(),
         scope: SCOPE.to_owned(),
         audience: None,
+        server: Discoverer::new(api, client(&options).unwrap(), None),
     };
-    let discoverer = Discoverer::new(api, client(&options).unwrap());
-    (uaa, ClientCredentials::new(sampler, discoverer))
+    (uaa, ClientCredentials::new(sampler))
 }
 
 /// A collector that takes usages with this token alone, and counts what it is sent.

@@ -2,34 +2,45 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sampler_domain::ClientId;
-use sampler_service::oauth::keys::{is_shared, shared_key_len};
-use sampler_service::oauth::verify::claimed_end;
+use sampler_domain::{ClientId, Timestamp};
+use sampler_service::oauth::verify::shared_key_len;
 use sampler_service::oauth::{
-    ALGORITHMS, Algorithm, Audiences, Claims, KeyError, Keys, Policy, TokenError, verify,
+    ALGORITHMS, Algorithm, Audiences, Claims, KeyError, Keys, Policy, TokenError,
 };
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
-use super::{now, policy, why, with};
+use super::{now, policy, why};
 
 fn header(algorithm: &str) -> String {
     json!({ "alg": algorithm, "kid": "any" }).to_string()
 }
 
+fn configured(text: &str, policy: &Policy) -> Keys {
+    Keys::configured(text, policy).unwrap()
+}
+
+fn fetched(keys: &Value, algorithm: Algorithm) -> Option<Keys> {
+    Keys::fetched(&json!({ "keys": keys }), &policy(algorithm))
+}
+
+/// A token that is signed with "a secret".
+fn signed(header: &str, claims: &str) -> String {
+    SigningKey::shared(b"a secret").token("HS256", header, claims)
+}
+
 /// What is said to a token of these claims, signed as it should be.
 fn say(claims: &Value, policy: &Policy) -> Result<Claims, TokenError> {
-    say_to(&header("HS256"), &claims.to_string(), policy)
+    let token = signed(&header("HS256"), &claims.to_string());
+    configured("a secret", policy).verify(&token)
 }
 
-fn say_to(header: &str, claims: &str, policy: &Policy) -> Result<Claims, TokenError> {
-    let token = SigningKey::shared(b"a secret").token("HS256", header, claims);
-    let keys = Keys::configured("a secret", Algorithm::HS256).unwrap();
-    verify(&token, &keys, policy)
-}
-
+/// Claims of a token that has not expired.
 fn valid(more: &Value) -> Value {
-    with(json!({ "exp": now() + 60 }), more)
+    let mut claims = json!({ "exp": now() + 60 });
+    let more = more.as_object().unwrap().clone();
+    claims.as_object_mut().unwrap().extend(more);
+    claims
 }
 
 #[test]
@@ -44,33 +55,34 @@ fn every_algorithm_is_believed_with_its_own_key_only() {
             "RS" => (&rsa, rsa.public_pem()),
             _ => (&p256, p256.public_pem()),
         };
-        let claims = valid(&json!({ "scope": "a b", "client_id": "c" })).to_string();
+        let end = now() + 60;
+        let claims = json!({ "scope": "a b", "client_id": "c", "exp": end }).to_string();
         let token = key.token(name, &header(name), &claims);
         for text in [text.clone(), text.replace('\n', "\\n")] {
-            let keys = Keys::configured(&text, algorithm).unwrap();
-            let claims = verify(&token, &keys, &policy(algorithm)).unwrap();
+            let claims = configured(&text, &policy(algorithm))
+                .verify(&token)
+                .unwrap();
             assert_eq!(claims.client, ClientId::new("c"));
-            assert!(claims.scopes.contains("a") && claims.scopes.contains("b"));
-            for another in ALGORITHMS {
-                if another != algorithm {
-                    let said = verify(&token, &keys, &policy(another));
-                    assert_eq!(said, Err(why::ALGORITHM), "{name} for {another:?}");
-                }
+            assert_eq!(claims.scopes, ["a", "b"]);
+            assert_eq!(claims.until, Timestamp::clamped(end * 1000));
+        }
+        for another in ALGORITHMS.into_iter().filter(|it| *it != algorithm) {
+            if let Ok(keys) = Keys::configured(&text, &policy(another)) {
+                let said = keys.verify(&token);
+                assert_eq!(said, Err(why::ALGORITHM), "{name} for {another:?}");
             }
         }
-        if is_shared(algorithm) {
-            let other = Keys::configured("another secret", algorithm).unwrap();
-            let said = verify(&token, &other, &policy(algorithm));
+        if shared_key_len(algorithm) > 0 {
+            let said = configured("another secret", &policy(algorithm)).verify(&token);
             assert_eq!(said, Err(why::SIGNATURE));
         } else {
-            let set = json!({ "keys": [rsa.jwk(), p256.jwk(), shared.jwk(), "odd", {"kty": "?"}] });
-            let keys = Keys::fetched(&set, algorithm).unwrap();
+            let set = json!([rsa.jwk(), p256.jwk(), shared.jwk(), "odd", { "kty": "?" }]);
+            let keys = fetched(&set, algorithm).unwrap();
             assert_eq!(keys.count(), 1);
-            let said = verify(&token, &keys, &policy(algorithm));
+            let said = keys.verify(&token);
             assert_eq!(said, Err(TokenError::UnknownKey), "the name counts");
             let named = json!({ "alg": name, "kid": key.id() }).to_string();
-            let token = key.token(name, &named, &claims);
-            assert!(verify(&token, &keys, &policy(algorithm)).is_ok());
+            assert!(keys.verify(&key.token(name, &named, &claims)).is_ok());
         }
     }
 }
@@ -78,14 +90,13 @@ fn every_algorithm_is_believed_with_its_own_key_only() {
 /// What is not a token, was tampered with, is signed otherwise than was agreed on, or brings a key along.
 #[rustfmt::skip]
 fn forgeries(key: &SigningKey) -> Vec<(&'static str, String, TokenError)> {
-    use why::{ALGORITHM, MALFORMED, SIGNATURE, TOO_LONG, TYPE};
+    use why::{ALGORITHM, MALFORMED, SIGNATURE, TYPE};
     let (other, own) = (SigningKey::rsa(key.id()).unwrap(), SigningKey::p256(key.id()).unwrap());
     let public = SigningKey::shared(key.public_pem().as_bytes());
     let trimmed = SigningKey::shared(key.public_pem().trim().as_bytes());
     let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
     let good = valid(&json!({})).to_string();
     let more = valid(&json!({ "client_id": "x" })).to_string();
-    let huge = valid(&json!({ "pad": "x".repeat(20_000) })).to_string();
     let says = |algorithm: &str, more: Value| {
         let mut header = json!({ "alg": algorithm, "kid": key.id() });
         header.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -111,7 +122,6 @@ fn forgeries(key: &SigningKey) -> Vec<(&'static str, String, TokenError)> {
         ("no signature", format!("{message}."), SIGNATURE),
         ("no base64", format!("{header}.%%%.{signature}"), SIGNATURE),
         ("other claims", format!("{header}.{}.{signature}", encode(&more)), SIGNATURE),
-        ("a huge token", key.token("RS256", &plain("RS256"), &huge), TOO_LONG),
         ("another key of the same name", other.token("RS256", &plain("RS256"), &good), SIGNATURE),
         ("none", format!("{}.{}.", encode(&plain("none")), encode(&good)), MALFORMED),
         ("none, signed", key.token("RS256", &plain("none"), &good), MALFORMED),
@@ -135,12 +145,11 @@ fn forgeries(key: &SigningKey) -> Vec<(&'static str, String, TokenError)> {
 #[test]
 fn forged_tokens_are_refused_whether_the_key_is_configured_or_fetched() {
     let key = SigningKey::rsa("key-1").unwrap();
-    let configured = Keys::configured(&key.public_pem(), Algorithm::RS256).unwrap();
-    let fetched = Keys::fetched(&json!({ "keys": [key.jwk()] }), Algorithm::RS256).unwrap();
+    let configured = configured(&key.public_pem(), &policy(Algorithm::RS256));
+    let fetched = fetched(&json!([key.jwk()]), Algorithm::RS256).unwrap();
     for keys in [configured, fetched] {
         for (what, token, error) in forgeries(&key) {
-            let said = verify(&token, &keys, &policy(Algorithm::RS256));
-            assert_eq!(said, Err(error), "{what}");
+            assert_eq!(keys.verify(&token), Err(error), "{what}");
         }
     }
 }
@@ -151,6 +160,9 @@ fn claims_and_headers_count_though_the_signature_is_good() {
     let with = |more: Value| valid(&more).to_string();
     let exp = |end: Value| json!({ "exp": end }).to_string();
     let end = now() + 60;
+    let bound = |how: Value| with(json!({ "cnf": how }));
+    let scope_twice = format!(r#"{{"scope":[],"scope":["a"],"exp":{end}}}"#);
+    let keys = configured("a secret", &policy(Algorithm::HS256));
     for (claims, expected) in [
         (exp(json!(now() - 5)), Ok(())),
         (exp(json!(now() - 12)), Err(EXPIRED)),
@@ -161,29 +173,20 @@ fn claims_and_headers_count_though_the_signature_is_good() {
         ("{}".to_owned(), Err(NO_END)),
         (exp(json!("4102444800")), Err(MALFORMED)),
         (format!(r#"{{"exp":1,"exp":{end}}}"#), Err(MALFORMED)),
-        (
-            format!(r#"{{"scope":[],"scope":["a"],"exp":{end}}}"#),
-            Err(MALFORMED),
-        ),
+        (scope_twice, Err(MALFORMED)),
         (with(json!({ "nbf": now() + 5 })), Ok(())),
         (with(json!({ "nbf": now() + 15 })), Err(NOT_YET)),
         // The mark of a refresh token of UAA.
         (with(json!({ "jti": "0123-r" })), Err(TYPE)),
         // Bound to a certificate or a key of its sender: it is not a bearer token.
-        (
-            with(json!({ "cnf": { "x5t#S256": "bwcK0esc3ACC3DB2" } })),
-            Err(SENDER_BOUND),
-        ),
-        (
-            with(json!({ "cnf": { "jkt": "0ZcOCORZNYy-DWpqq30jZ" } })),
-            Err(SENDER_BOUND),
-        ),
-        (with(json!({ "cnf": {} })), Err(SENDER_BOUND)),
-        (with(json!({ "cnf": "odd" })), Err(SENDER_BOUND)),
-        (with(json!({ "cnf": null })), Ok(())),
+        (bound(json!({ "x5t#S256": "bwcK0esc" })), Err(SENDER_BOUND)),
+        (bound(json!({ "jkt": "0ZcOCORZNYy" })), Err(SENDER_BOUND)),
+        (bound(json!({})), Err(SENDER_BOUND)),
+        (bound(json!("odd")), Err(SENDER_BOUND)),
+        (bound(json!(null)), Ok(())),
     ] {
-        let said = say_to(&header("HS256"), &claims, &policy(Algorithm::HS256));
-        assert_eq!(said.map(|_| ()), expected, "{claims}");
+        let said = keys.verify(&signed(&header("HS256"), &claims));
+        assert_eq!(said.map(drop), expected, "{claims}");
     }
     for (header, expected) in [
         (r#"{"alg":"HS256","typ":"at+JWT"}"#, Ok(())),
@@ -191,8 +194,8 @@ fn claims_and_headers_count_though_the_signature_is_good() {
         (r#"{"alg":"HS256","crit":["exp"]}"#, Err(MALFORMED)),
         (r#"{"alg":"HS256","alg":"HS256"}"#, Err(MALFORMED)),
     ] {
-        let said = say_to(header, &with(json!({})), &policy(Algorithm::HS256));
-        assert_eq!(said.map(|_| ()), expected, "{header}");
+        let said = keys.verify(&signed(header, &with(json!({}))));
+        assert_eq!(said.map(drop), expected, "{header}");
     }
 }
 
@@ -200,27 +203,16 @@ fn claims_and_headers_count_though_the_signature_is_good() {
 /// scope, without the last part of the scope.
 #[test]
 fn issuer_and_audience_count_where_they_are_known() {
-    const UAA: &str = "https://uaa.example/oauth/token";
-    const ZONE: &str = "https://tenant.uaa.example/oauth/token";
-    let slash = format!("{ZONE}/");
-    let keys = Keys::configured("a secret", Algorithm::HS256).unwrap();
-    let (of_nobody, of_uaa) = (keys.clone(), keys.of_issuer(UAA));
-    for (keys, configured, issuer, is_known) in [
-        (&of_nobody, None, Some(UAA), true),
-        (&of_nobody, Some("https://uaa/"), Some("https://uaa"), true),
-        (&of_nobody, Some("https://uaa/"), Some(UAA), false),
-        (&of_nobody, Some("https://uaa/"), None, false),
-        // The issuer of the keys counts where none is configured.
-        (&of_uaa, None, Some(UAA), true),
-        (&of_uaa, None, Some(ZONE), false),
-        (&of_uaa, Some(slash.as_str()), Some(ZONE), true),
-        (&of_uaa, Some(slash.as_str()), Some(UAA), false),
+    for (configured, issuer, is_known) in [
+        (None, Some("https://uaa"), true),
+        (Some("https://uaa/"), Some("https://uaa"), true),
+        (Some("https://uaa"), Some("https://uaa/"), true),
+        (Some("https://uaa/"), Some("https://tenant.uaa"), false),
+        (Some("https://uaa/"), None, false),
     ] {
         let mut policy = policy(Algorithm::HS256);
         policy.issuer = configured.map(str::to_owned);
-        let claims = valid(&json!({ "iss": issuer })).to_string();
-        let token = SigningKey::shared(b"a secret").token("HS256", &header("HS256"), &claims);
-        let said = verify(&token, keys, &policy).map(|_| ());
+        let said = say(&valid(&json!({ "iss": issuer })), &policy);
         assert_eq!(said.is_ok(), is_known, "{configured:?}, {issuer:?}");
     }
     let of_scopes = "abacus.sampler, abacus.sampler.*";
@@ -233,11 +225,7 @@ fn issuer_and_audience_count_where_they_are_known() {
         ("a b,c", json!("b"), true),
         ("a b,c", json!("c"), true),
         (of_scopes, json!(["abacus.sampler", "broker"]), true),
-        (
-            of_scopes,
-            json!(["broker", "abacus.sampler.postgres"]),
-            true,
-        ),
+        (of_scopes, json!(["x", "abacus.sampler.postgres"]), true),
         (of_scopes, json!("abacus.sampler.my.resource"), true),
         (of_scopes, json!(["abacus.sampler.*x"]), true),
         (of_scopes, json!(["abacus"]), false),
@@ -249,7 +237,7 @@ fn issuer_and_audience_count_where_they_are_known() {
     ] {
         let mut policy = policy(Algorithm::HS256);
         policy.audiences = Some(Audiences::parse(audiences).unwrap());
-        let said = say(&valid(&json!({ "aud": audience })), &policy).map(|_| ());
+        let said = say(&valid(&json!({ "aud": audience })), &policy).map(drop);
         let expected = is_meant.then_some(()).ok_or(why::AUDIENCE);
         assert_eq!(said, expected, "{audiences}, {audience}");
     }
@@ -262,11 +250,11 @@ fn issuer_and_audience_count_where_they_are_known() {
 fn scopes_are_lists_or_texts_in_either_claim() {
     let scopes = |claims: Value| {
         let claims = say(&valid(&claims), &policy(Algorithm::HS256));
-        claims.unwrap().scopes.into_iter().collect::<Vec<_>>()
+        claims.unwrap().scopes
     };
     for claim in ["scope", "scp"] {
-        assert_eq!(scopes(json!({ claim: ["b", "a"] })), ["a", "b"]);
-        assert_eq!(scopes(json!({ claim: "b  a" })), ["a", "b"]);
+        assert_eq!(scopes(json!({ claim: ["b", "a"] })), ["b", "a"]);
+        assert_eq!(scopes(json!({ claim: "b  a" })), ["b", "a"]);
         assert_eq!(scopes(json!({ claim: ["a b"] })), ["a b"]);
         assert_eq!(scopes(json!({ claim: "b\ta" })), ["b\ta"]);
         for none in [json!(""), json!([]), json!(null)] {
@@ -274,13 +262,13 @@ fn scopes_are_lists_or_texts_in_either_claim() {
         }
     }
     let both = json!({ "scope": "openid a", "scp": ["b"] });
-    assert_eq!(scopes(both), ["a", "b", "openid"]);
+    assert_eq!(scopes(both), ["openid", "a", "b"]);
 }
 
 /// Whoever has read a public key that is configured as a shared one could sign tokens.
 #[test]
 fn keys_that_could_not_tell_good_from_bad_are_refused() {
-    use Algorithm::{HS256, HS384, HS512, RS256};
+    use Algorithm::{ES256, HS256, HS384, HS512, RS256};
     let rsa = SigningKey::rsa("r").unwrap();
     let pem = rsa.public_pem();
     for public in [
@@ -294,41 +282,36 @@ fn keys_that_could_not_tell_good_from_bad_are_refused() {
         " \n",
     ] {
         for algorithm in [HS256, HS384, HS512] {
-            let said = Keys::configured(public, algorithm).err();
-            assert_eq!(said, Some(KeyError::Family), "{public:?}");
+            let said = Keys::configured(public, &policy(algorithm)).err();
+            assert_eq!(said, Some(KeyError), "{public:?}");
         }
     }
-    for (text, algorithm, error) in [
-        ("a secret", RS256, KeyError::Family),
-        (rsa.private_pem().as_str(), RS256, KeyError::Unreadable),
-        ("-----BEGIN nothing", RS256, KeyError::Unreadable),
+    for (text, algorithm) in [
+        ("a secret", RS256),
+        (rsa.private_pem().as_str(), RS256),
+        ("-----BEGIN nothing", RS256),
+        (pem.as_str(), ES256),
     ] {
-        assert_eq!(Keys::configured(text, algorithm).err(), Some(error));
+        let said = Keys::configured(text, &policy(algorithm)).err();
+        assert_eq!(said, Some(KeyError), "{text}");
     }
     // Any other text is a shared key, and should be as long as the hash.
     for shared in [
         "encode",
         "a passphrase of words, with spaces: 'quotes' and \"more\"",
         "tokenkey-with-BEGINNING",
-        "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow",
         "100% {braces} [brackets]",
     ] {
-        assert!(Keys::configured(shared, HS256).is_ok(), "{shared}");
+        assert!(Keys::configured(shared, &policy(HS256)).is_ok(), "{shared}");
     }
-    for (algorithm, length) in [(HS256, 32), (HS384, 48), (HS512, 64)] {
+    for (algorithm, length) in [(HS256, 32), (HS384, 48), (HS512, 64), (RS256, 0)] {
         assert_eq!(shared_key_len(algorithm), length);
     }
-    assert_eq!(shared_key_len(RS256), 0);
 }
 
 #[test]
 fn lists_of_keys_are_read_with_care() {
     let rsa = SigningKey::rsa("r").unwrap();
-    let with = |name: &str, value: Value| {
-        let mut jwk = rsa.jwk();
-        jwk[name] = value;
-        Keys::fetched(&json!({ "keys": [jwk] }), Algorithm::RS256).map(|keys| keys.count())
-    };
     for (name, value, count) in [
         ("alg", json!("RS256"), 1),
         ("alg", json!("RS512"), 0),
@@ -337,17 +320,20 @@ fn lists_of_keys_are_read_with_care() {
         ("n", json!("not base64!"), 0),
         ("kty", json!("oct"), 0),
     ] {
-        assert_eq!(with(name, value.clone()), Some(count), "{name} {value}");
+        let mut jwk = rsa.jwk();
+        jwk[name] = value.clone();
+        let keys = fetched(&json!([jwk]), Algorithm::RS256).unwrap();
+        assert_eq!(keys.count(), count, "{name} {value}");
     }
     let shared = json!([SigningKey::shared(b"x").jwk()]);
-    for (document, algorithm, expected) in [
-        (json!({}), Algorithm::RS256, None),
-        (json!({ "keys": "none" }), Algorithm::RS256, None),
-        (json!({ "keys": [] }), Algorithm::RS256, Some(0)),
-        (json!({ "keys": shared }), Algorithm::HS256, Some(0)),
+    for (keys, algorithm, expected) in [
+        (json!(null), Algorithm::RS256, None),
+        (json!("none"), Algorithm::RS256, None),
+        (json!([]), Algorithm::RS256, Some(0)),
+        (shared, Algorithm::HS256, Some(0)),
     ] {
-        let count = Keys::fetched(&document, algorithm).map(|keys| keys.count());
-        assert_eq!(count, expected, "{document}");
+        let count = fetched(&keys, algorithm).map(|keys| keys.count());
+        assert_eq!(count, expected, "{keys}");
     }
 }
 
@@ -361,19 +347,46 @@ fn a_token_without_a_key_name_is_believed_where_there_is_no_choice() {
         (json!([one.jwk(), two.jwk()]), Err(TokenError::UnknownKey)),
         (json!([two.jwk()]), Err(why::SIGNATURE)),
     ] {
-        let keys = Keys::fetched(&json!({ "keys": keys }), Algorithm::RS256).unwrap();
-        let said = verify(&token, &keys, &policy(Algorithm::RS256));
-        assert_eq!(said.map(|_| ()), expected);
+        let said = fetched(&keys, Algorithm::RS256).unwrap().verify(&token);
+        assert_eq!(said.map(drop), expected);
     }
 }
 
 #[test]
-fn what_a_token_says_of_its_end_is_read() {
-    let key = SigningKey::shared(b"anything");
-    let of = |claims: &str| claimed_end(&key.token("HS256", &header("HS256"), claims));
-    assert_eq!(of(r#"{"exp":12.5}"#), Some(12.5));
-    for odd in ["{}", r#"{"exp":"12"}"#, r#"{"exp":1,"exp":2}"#, ""] {
-        assert_eq!(of(odd), None, "{odd}");
+fn an_id_token_names_a_person_to_its_client_and_attempt_alone() {
+    let named = |name: &str| Ok(ClientId::new(name).unwrap());
+    let policy = Policy {
+        issuer: Some("https://issuer".to_owned()),
+        // That of access tokens, which does not count here.
+        audiences: Some(Audiences::parse("abacus.sampler").unwrap()),
+        ..policy(Algorithm::HS256)
+    };
+    let keys = configured("a secret", &policy);
+    let several = ["console", "other"];
+    for (change, expected) in [
+        (json!({}), named("alice")),
+        (json!({ "user_name": "al" }), named("al")),
+        (json!({ "preferred_username": null }), named("42")),
+        (json!({ "aud": several, "azp": "console" }), named("alice")),
+        (json!({ "aud": several }), Err(why::AUDIENCE)),
+        (json!({ "azp": "other" }), Err(why::AUDIENCE)),
+        (json!({ "aud": "other" }), Err(why::AUDIENCE)),
+        (json!({ "aud": "abacus.sampler" }), Err(why::AUDIENCE)),
+        (json!({ "aud": null }), Err(why::AUDIENCE)),
+        (json!({ "nonce": "m" }), Err(why::NONCE)),
+        (json!({ "nonce": null }), Err(why::NONCE)),
+        (json!({ "iss": "https://other" }), Err(why::ISSUER)),
+        (json!({ "exp": now() - 60 }), Err(why::EXPIRED)),
+        (json!({ "exp": null }), Err(why::NO_END)),
+    ] {
+        let mut claims = valid(&json!({
+            "iss": "https://issuer", "aud": "console", "nonce": "n", "sub": "42",
+            "preferred_username": "alice",
+        }));
+        let more = change.as_object().unwrap().clone();
+        claims.as_object_mut().unwrap().extend(more);
+        let token = signed(&header("HS256"), &claims.to_string());
+        let said = keys.person(&token, "console", "n");
+        assert_eq!(said, expected, "{change}");
     }
-    assert_eq!(claimed_end("no token"), None);
 }
