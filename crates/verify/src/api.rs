@@ -37,6 +37,13 @@ pub struct Span {
     pub proof: Proof,
 }
 
+impl Span {
+    /// All that was sampled and is not billed.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &Excluded> {
+        self.excluded.iter().chain(&self.again)
+    }
+}
+
 /// Time that was sampled and does not count upstream; backwards where a correction was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Excluded {
@@ -90,6 +97,11 @@ impl Interval {
     /// Its signed length, ms.
     pub fn length(self) -> i128 {
         i128::from(self.end) - i128::from(self.start)
+    }
+
+    /// Its earlier end and its later one.
+    pub(crate) fn bounds(self) -> (Millis, Millis) {
+        (self.start.min(self.end), self.start.max(self.end))
     }
 }
 

@@ -55,11 +55,10 @@ impl<'a> SpanCheck<'a> {
     pub fn new(span: &'a Span, used: Option<&'a Used>, policy: &'a Policy) -> Self {
         let mut row = Row::new(span, used);
         compare(&mut row, span, used);
+        check_state(&mut row, span);
         check_proof(&mut row, span);
-        let mut measures = span.measured_usage.clone();
-        if let Some(used) = used {
-            measures.clone_from(&used.measures);
-        }
+        let measures = used.map(|used| used.measures.clone());
+        let mut measures = measures.unwrap_or_else(|| span.measured_usage.clone());
         measures.push(Measure {
             measure: DURATION.to_owned(),
             quantity: json!(0),
@@ -75,7 +74,7 @@ impl<'a> SpanCheck<'a> {
         }
     }
 
-    /// Takes a usage of the ledger.
+    /// Takes a usage of the ledger. Nothing but its id is kept of one that follows another without a gap.
     pub fn entry(&mut self, entry: &Entry) {
         if !self.ids.insert(entry.id.clone()) {
             let detail = format!("the usage {} is repeated", entry.id);
@@ -105,14 +104,10 @@ impl<'a> SpanCheck<'a> {
 
     fn fault_of_time(&self, entry: &Entry) -> Option<String> {
         let (interval, timestamp) = (entry.interval, InWords(entry.timestamp));
-        let (first, last) = (
-            interval.start.min(interval.end),
-            interval.start.max(interval.end),
-        );
+        let (first, last) = interval.bounds();
         if first < last && !(first..last).contains(&entry.timestamp) {
-            return Some(format!(
-                "its timestamp {timestamp} is not in its {interval}"
-            ));
+            let what = format!("its timestamp {timestamp} is not in its {interval}");
+            return Some(what);
         }
         let windows = self.policy.windows();
         let is_crossing = last > windows.window(first).end;
@@ -172,9 +167,8 @@ impl<'a> SpanCheck<'a> {
         let is_excused = span.state == "suspended" && end.is_none_or(|end| sampled_to <= end);
         let window = self.policy.granularity.map_or(DAY, Granularity::length);
         let is_overdue = late > (window + HOUR).max(allowance) && !is_excused;
-        let stop = end.filter(|end| *end <= now).map(InWords);
-        let stop = stop.map_or(String::new(), |stop| format!(", and its stop is at {stop}"));
-        let late = length_in_words(late);
+        let stop = end.map(|end| format!(", and its stop is at {}", InWords(end)));
+        let (stop, late) = (stop.unwrap_or_default(), length_in_words(late));
         let detail = format!("billed to {billed_to}{stop}: late by {late}");
         let kind = [FindingKind::Behind, FindingKind::Overdue][usize::from(is_overdue)];
         self.row.find(kind, detail);
@@ -227,8 +221,7 @@ fn compare(row: &mut Row, span: &Span, used: Option<&Used>) {
     }
 }
 
-/// What the span says about itself must fit its state and its ranges.
-fn check_proof(row: &mut Row, span: &Span) {
+fn check_state(row: &mut Row, span: &Span) {
     let (state, end, sampled_to) = (span.state.as_str(), span.end, Some(span.sampled_to));
     let fits = match state {
         "open" => end.is_none(),
@@ -240,11 +233,14 @@ fn check_proof(row: &mut Row, span: &Span) {
         let detail = format!("{state:?} does not fit the end {end:?}, sampled to {sampled_to:?}");
         row.find(FindingKind::Proof, detail);
     }
+}
+
+/// What the span says about itself must fit its ranges.
+fn check_proof(row: &mut Row, span: &Span) {
     let proof = span.proof;
     let used = i128::from(span.sampled_to) - i128::from(span.start);
-    let ranges = || span.excluded.iter().chain(&span.again);
-    let skipped: i128 = ranges().map(|it| it.interval().length()).sum();
-    let unanswered = ranges().filter(|it| it.unanswered);
+    let skipped: i128 = span.ranges().map(|it| it.interval().length()).sum();
+    let unanswered = span.ranges().filter(|it| it.unanswered);
     let unanswered: Vec<i128> = unanswered.map(|it| it.whole().length()).collect();
     // Where a range is unanswered, its usage may be in the ledger.
     let difference = proof.difference.filter(|_| unanswered.is_empty());

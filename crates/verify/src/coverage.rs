@@ -28,13 +28,13 @@ impl Coverage {
         let mut coverage = Self::default();
         // From back to front: what is to be covered is missing until it is.
         coverage.add(span.sampled_to, span.start, |layers| &mut layers.surplus);
-        for range in span.excluded.iter().chain(&span.again) {
+        for range in span.ranges() {
             let Interval { start, end } = range.interval();
             coverage.add(start, end, |layers| &mut layers.surplus);
         }
         let unanswered = span.excluded.iter().filter(|it| it.unanswered);
         for range in unanswered.chain(&span.again) {
-            let (first, last) = (range.start.min(range.end), range.start.max(range.end));
+            let (first, last) = range.whole().bounds();
             coverage.add(first, last, |layers| &mut layers.open);
         }
         coverage

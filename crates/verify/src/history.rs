@@ -1,5 +1,7 @@
 //! From events to usages, by the provider's record.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::Target;
@@ -43,102 +45,89 @@ impl History {
     /// order of the file.
     pub fn of(mut events: Vec<Event>) -> Self {
         events.sort_by(|one, other| (&one.target, one.moment).cmp(&(&other.target, other.moment)));
-        let (mut history, mut first) = (Self::default(), 0);
-        for event in events {
-            let last = history.used.last();
-            if last.is_some_and(|last| last.target != event.target) {
-                first = history.used.len();
-            }
-            history.add(first, event);
+        let mut history = Self::default();
+        for events in events.chunk_by(|one, other| one.target == other.target) {
+            history.add(events);
         }
         history.used.sort_by_key(|used| used.line);
         history.contradictions.sort_by_key(|it| it.line);
         history
     }
 
-    /// Adds an event to the usages of its target, which begin at the place `first`.
-    fn add(&mut self, first: usize, event: Event) {
-        let earlier = &mut self.used[first..];
-        if is_repeat(earlier, &event) {
-            return;
-        }
-        if let Some(what) = contradiction(earlier, &event) {
-            self.contradictions.push(Contradiction {
-                line: event.line,
-                target: event.target,
-                detail: format!("line {}: {what}", event.line),
-            });
-            return;
-        }
-        match (event.kind, earlier.last_mut()) {
-            (EventKind::Stop, Some(open)) => {
-                (open.end, open.end_id) = (Some(event.moment), event.id);
+    /// Adds the events of one target, in the order of their times.
+    fn add(&mut self, events: &[Event]) {
+        let mut by_id: HashMap<(bool, &str), &Event> = HashMap::new();
+        let mut open: Option<Used> = None;
+        let mut last: [Option<&Event>; 2] = [None; 2];
+        for event in events {
+            let is_stop = event.kind == EventKind::Stop;
+            let last = &mut last[usize::from(is_stop)];
+            // Without an id, it counts as a repeat where it would otherwise contradict the earlier one.
+            let earlier = match &event.id {
+                Some(id) => by_id.insert((is_stop, id), event),
+                None => last.filter(|it| is_same(it, event) && is_stop == open.is_none()),
+            };
+            if earlier.is_some_and(|earlier| is_same(earlier, event)) {
+                continue;
             }
-            // A stop without a start contradicts.
-            (EventKind::Stop, None) => {}
-            (EventKind::Start(measures), _) => self.used.push(Used {
-                target: event.target,
-                measures,
-                start: event.moment,
-                end: None,
-                start_id: event.id,
-                end_id: None,
-                line: event.line,
-            }),
+            *last = Some(event);
+            if let Some(what) = contradiction(earlier, open.as_ref(), event) {
+                self.contradictions.push(Contradiction {
+                    line: event.line,
+                    target: event.target.clone(),
+                    detail: format!("line {}: {what}", event.line),
+                });
+                continue;
+            }
+            match &event.kind {
+                EventKind::Start(measures) => open = Some(Used::started(event, measures)),
+                EventKind::Stop => self.used.extend(open.take().map(|used| Used {
+                    end: Some(event.moment),
+                    end_id: event.id.clone(),
+                    ..used
+                })),
+            }
         }
+        self.used.extend(open);
     }
 }
 
 impl Used {
-    /// The id of its event of this kind.
-    fn id_of(&self, kind: &EventKind) -> Option<&str> {
-        match kind {
-            EventKind::Start(_) => self.start_id.as_deref(),
-            EventKind::Stop => self.end_id.as_deref(),
+    fn started(event: &Event, measures: &[Measure]) -> Self {
+        Self {
+            target: event.target.clone(),
+            measures: measures.to_vec(),
+            start: event.moment,
+            end: None,
+            start_id: event.id.clone(),
+            end_id: None,
+            line: event.line,
         }
     }
-
-    /// Whether its event of the same kind has the same id, and says the same.
-    fn is_told_by(&self, event: &Event) -> bool {
-        let says_same = match &event.kind {
-            EventKind::Start(measures) => {
-                let measures = quantity::difference(&self.measures, measures);
-                self.start == event.moment && measures.is_none()
-            }
-            EventKind::Stop => self.end == Some(event.moment),
-        };
-        says_same && self.id_of(&event.kind) == event.id.as_deref()
-    }
 }
 
-/// Whether an event repeats an earlier one of its target. Without an id, it counts as a repeat where it would
-/// otherwise contradict the earlier one.
-fn is_repeat(earlier: &[Used], event: &Event) -> bool {
-    if event.id.is_some() {
-        return earlier.iter().any(|used| used.is_told_by(event));
-    }
-    let is_stop = matches!(event.kind, EventKind::Stop);
-    let last = earlier.last().filter(|used| is_stop || used.end.is_none());
-    last.is_some_and(|used| used.is_told_by(event))
+/// Whether two events of one target and kind say the same.
+fn is_same(one: &Event, other: &Event) -> bool {
+    let has_same_measures = match (&one.kind, &other.kind) {
+        (EventKind::Start(one), EventKind::Start(other)) => {
+            quantity::difference(one, other).is_none()
+        }
+        (one, other) => one == other,
+    };
+    has_same_measures && one.id == other.id && one.moment == other.moment
 }
 
-fn contradiction(earlier: &[Used], event: &Event) -> Option<String> {
-    let (kind, at) = (&event.kind, InWords(event.moment));
-    if let Some(id) = event.id.as_deref()
-        && earlier.iter().any(|used| used.id_of(kind) == Some(id))
-    {
-        return Some(format!(
+/// What contradicts an event: another one of its id, or the usage that is open or not.
+fn contradiction(of_id: Option<&Event>, open: Option<&Used>, event: &Event) -> Option<String> {
+    let at = InWords(event.moment);
+    match (of_id, &event.kind, open) {
+        (Some(Event { id: Some(id), .. }), ..) => Some(format!(
             "the id {id:?} is that of another event of this target"
-        ));
-    }
-    match (kind, earlier.last().filter(|used| used.end.is_none())) {
-        (EventKind::Start(_), Some(open)) => {
-            let line = open.line;
-            Some(format!(
-                "a start at {at}, but the one of line {line} was not stopped"
-            ))
-        }
-        (EventKind::Stop, None) => Some(format!("a stop at {at} without a start before it")),
+        )),
+        (_, EventKind::Start(_), Some(Used { line, .. })) => Some(format!(
+            "a start at {at}, but the one of line {line} was not stopped"
+        )),
+        (_, EventKind::Stop, None) => Some(format!("a stop at {at} without a start before it")),
         _ => None,
     }
 }

@@ -1,81 +1,75 @@
 //! Which span of the API is which usage of the provider.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
+use crate::Target;
 use crate::api::Span;
 use crate::history::Used;
 use crate::moment::Millis;
 
-/// The greatest and the least likeness of a usage and a span that belong together.
-const LIKENESS: std::ops::RangeInclusive<u8> = 3..=11;
+/// The instance, the target, the start, the id of the start and the end, as far as they must be the same.
+type Key<'a> = (
+    &'a str,
+    Option<&'a Target>,
+    Option<Millis>,
+    Option<&'a str>,
+    Option<Millis>,
+);
 
-/// The place of the usage that each span is. A usage is one span at most.
-pub fn pairs(used: &[Used], spans: &[Span]) -> Vec<Option<usize>> {
-    let mut pairs = Pairs {
-        used,
-        places: vec![None; spans.len()],
-        is_taken: vec![false; used.len()],
-    };
-    // Nearly all have the start of their events; only what is left is compared with the whole instance.
-    pairs.take(spans, |instance, start| (instance, Some(start)));
-    pairs.take(spans, |instance, _| (instance, None));
-    pairs.places
-}
+/// What must be the same, from what says most to what says least. A target alone says nothing: it may run many times.
+const LIKENESS: [fn(Key<'_>) -> Option<Key<'_>>; 5] = [
+    |(instance, target, start, id, end)| Some((instance, target, start, id, end)),
+    |(instance, target, start, id, _)| Some((instance, target, start, id, None)),
+    |(instance, _, _, id, _)| id.map(|_| (instance, None, None, id, None)),
+    |(instance, _, start, _, _)| Some((instance, None, start, None, None)),
+    |(instance, target, _, _, end)| end.map(|_| (instance, target, None, None, end)),
+];
 
-/// The usages that no span is.
-pub fn left<'a>(used: &'a [Used], places: &[Option<usize>]) -> impl Iterator<Item = &'a Used> {
-    let mut is_left = vec![true; used.len()];
-    for place in places.iter().flatten() {
-        is_left[*place] = false;
-    }
-    let left = used.iter().zip(is_left).filter(|(_, is_left)| *is_left);
-    left.map(|(used, _)| used)
-}
-
-type Key<'a> = (&'a str, Option<Millis>);
-
-struct Pairs<'a> {
-    used: &'a [Used],
-    places: Vec<Option<usize>>,
-    is_taken: Vec<bool>,
-}
-
-impl<'a> Pairs<'a> {
-    /// Pairs what has the same key, from what is most alike to what is least.
-    fn take(&mut self, spans: &'a [Span], key: fn(&'a str, Millis) -> Key<'a>) {
-        let mut by_key: HashMap<Key<'_>, Vec<usize>> = HashMap::new();
-        for (place, used) in self.used.iter().enumerate() {
-            if !self.is_taken[place] {
-                let key = key(&used.target.resource_instance_id, used.start);
-                by_key.entry(key).or_default().push(place);
+/// The usage that each span is, and the usages that are none. A usage is one span at most.
+pub fn pairs<'a>(used: &'a [Used], spans: &[Span]) -> (Vec<Option<&'a Used>>, Vec<&'a Used>) {
+    let mut pairs = vec![None; spans.len()];
+    let mut left: Vec<&Used> = used.iter().collect();
+    for likeness in LIKENESS {
+        let mut alike: HashMap<Key<'_>, VecDeque<&Used>> = HashMap::new();
+        let mut others = Vec::new();
+        for used in left {
+            match likeness(of_used(used)) {
+                Some(key) => alike.entry(key).or_default().push_back(used),
+                None => others.push(used),
             }
         }
-        for wanted in LIKENESS.rev() {
-            for (span, place) in spans.iter().zip(&mut self.places) {
-                let key = key(&span.target.resource_instance_id, span.start);
-                if let (None, Some(places)) = (&place, by_key.get(&key)) {
-                    *place = places.iter().copied().find(|place| {
-                        !self.is_taken[*place] && likeness(&self.used[*place], span) == wanted
-                    });
-                    if let Some(place) = place {
-                        self.is_taken[*place] = true;
-                    }
-                }
-            }
+        for (span, pair) in spans
+            .iter()
+            .zip(&mut pairs)
+            .filter(|(_, pair)| pair.is_none())
+        {
+            let key = likeness(of_span(span));
+            *pair = key.and_then(|key| alike.get_mut(&key)?.pop_front());
         }
+        left = alike.into_values().flatten().chain(others).collect();
+        left.sort_by_key(|used| used.line);
     }
+    (pairs, left)
 }
 
-/// How much of a usage and a span is the same. A target alone is no likeness: it may run many times.
-fn likeness(used: &Used, span: &Span) -> u8 {
-    let same_id = used.start_id.is_some() && used.start_id == span.start_event_id;
-    let (same_target, same_start) = (used.target == span.target, used.start == span.start);
-    let same_end = used.end.is_some() && used.end == span.end;
-    if !(same_id || same_start || same_target && same_end) {
-        return 0;
-    }
-    4 * u8::from(same_id)
-        + 3 * u8::from(same_target)
-        + 3 * u8::from(same_start)
-        + u8::from(same_end)
+fn of_used(used: &Used) -> Key<'_> {
+    let (target, id) = (&used.target, used.start_id.as_deref());
+    (
+        &target.resource_instance_id,
+        Some(target),
+        Some(used.start),
+        id,
+        used.end,
+    )
+}
+
+fn of_span(span: &Span) -> Key<'_> {
+    let (target, id) = (&span.target, span.start_event_id.as_deref());
+    (
+        &target.resource_instance_id,
+        Some(target),
+        Some(span.start),
+        id,
+        span.end,
+    )
 }

@@ -45,15 +45,14 @@ pub fn parse_length(text: &str) -> Result<Millis, String> {
 }
 
 /// A time of a day (UTC), `days` after the day of `now`.
-pub fn time_of_day(now: Millis, days: i64, text: &str) -> Result<Millis, String> {
+pub(crate) fn time_of_day(now: Millis, days: i64, text: &str) -> Result<Millis, String> {
     let time: NaiveTime = text
         .parse()
         .map_err(|_| format!("{text:?} is not a valid time of a day, like 10:30:00.000"))?;
-    let in_day = time.signed_duration_since(NaiveTime::MIN);
     let day = now.div_euclid(DAY).checked_add(days);
-    let midnight = day.and_then(|day| day.checked_mul(DAY));
-    let moment = midnight.and_then(|it| it.checked_add(in_day.num_milliseconds()));
-    Ok(moment.ok_or(TOO_FAR)?)
+    let midnight = day.and_then(|day| day.checked_mul(DAY)).ok_or(TOO_FAR)?;
+    let in_day = time.signed_duration_since(NaiveTime::MIN);
+    Ok(midnight.saturating_add(in_day.num_milliseconds()))
 }
 
 /// A time as people read it.

@@ -35,9 +35,8 @@ pub(crate) fn unified(value: Value) -> Value {
         Value::Array(items) => items.into_iter().map(unified).collect(),
         Value::Object(members) => {
             let members = members.into_iter();
-            members
-                .map(|(name, value)| (name, unified(value)))
-                .collect()
+            let members = members.map(|(name, value)| (name, unified(value)));
+            members.collect()
         }
         Value::Number(number) => match number.as_f64() {
             Some(double) if double.fract() == 0.0 && double.abs() < EXACT_MAX => {
@@ -53,12 +52,9 @@ pub(crate) fn unified(value: Value) -> Value {
 
 /// The first measure in which two lists differ; their order means nothing.
 pub fn difference<'a>(ours: &'a [Measure], theirs: &'a [Measure]) -> Option<&'a str> {
-    let missing = |one: &'a [Measure], other: &[Measure]| {
-        let mut missing = one.iter().filter(|measure| !other.contains(measure));
-        missing.next()
-    };
-    let found = missing(ours, theirs).or_else(|| missing(theirs, ours));
-    let repeated = || theirs.last().filter(|_| ours.len() != theirs.len());
-    let found = found.or_else(repeated)?;
+    let mut missing = ours.iter().filter(|measure| !theirs.contains(measure));
+    let mut unknown = theirs.iter().filter(|measure| !ours.contains(measure));
+    let repeated = theirs.last().filter(|_| ours.len() != theirs.len());
+    let found = missing.next().or_else(|| unknown.next()).or(repeated)?;
     Some(&found.measure)
 }

@@ -13,35 +13,23 @@ use crate::quantity::Measure;
 /// How many findings of one span are kept.
 const FINDINGS_MAX: usize = 50;
 
-/// The kind of a finding. The first group is wrong; the second, from [`FindingKind::Suspended`] on, is worth
-/// knowing, and may be in order.
+/// The kind of a finding, as `docs/verifying.md` explains them. The first group is wrong; the second, from
+/// [`FindingKind::Suspended`] on, is worth knowing, and may be in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
     EventsWithoutSpan,
-    /// A span that no event explains.
     SpanWithoutEvents,
-    /// A span with another target, start, end or other quantities than its events.
     Differs,
-    /// Time that is neither billed nor excluded, or is taken back without being billed before.
     Gap,
-    /// Time that is billed twice, or was not used.
     Overlap,
-    /// A usage whose duration, timestamp, window, quantities or answer are wrong.
     WrongUsage,
-    /// Sampling that is behind by more than its window and an hour.
     Overdue,
-    /// What the span says about itself does not fit its ranges or its usages.
     Proof,
-    /// The upstream refuses a usage of the span.
     Suspended,
-    /// Time that an operator skipped.
     Skipped,
-    /// The same after a post that had no answer: the upstream may count it.
     Unanswered,
-    /// What the ledger no longer has: only the span says that it is billed.
     Expired,
-    /// Sampling that is behind, or time that is sent again.
     Behind,
 }
 
@@ -117,10 +105,8 @@ impl Row {
     /// The row of a span that was removed while it was read.
     pub fn removed(span: &Span, used: Option<&Used>) -> Self {
         let mut row = Self::new(span, used);
-        row.find(
-            FindingKind::Expired,
-            "the span was removed while it was read",
-        );
+        let detail = "the span was removed while it was read";
+        row.find(FindingKind::Expired, detail);
         row
     }
 
@@ -178,31 +164,36 @@ impl Totals {
             ..Self::default()
         };
         for row in rows {
-            let of = row.amounts;
             totals.wrong += usize::from(!row.fits());
             totals.noted += usize::from(row.fits() && !row.findings.is_empty());
             totals.usages += row.usages;
-            totals.duration.add(1, of.used, of);
-            for (measures, used, billed) in [
-                (&row.used_measures, of.used, Amounts::default()),
-                (&row.billed_measures, 0, of),
-            ] {
-                for measure in measures {
-                    if let Some(quantity) = measure.quantity.as_i64() {
-                        let total = totals.measures.entry(measure.measure.clone());
-                        total.or_default().add(quantity.into(), used, billed);
-                    }
-                }
-            }
+            totals.duration.add(1, row.amounts);
+            let mut billed = row.amounts;
+            let used = std::mem::take(&mut billed.used);
+            let used = Amounts {
+                used,
+                ..Amounts::default()
+            };
+            totals.add(&row.used_measures, used);
+            totals.add(&row.billed_measures, billed);
         }
         totals
+    }
+
+    fn add(&mut self, measures: &[Measure], amounts: Amounts) {
+        for Measure { measure, quantity } in measures {
+            if let Some(quantity) = quantity.as_i64() {
+                let total = self.measures.entry(measure.clone()).or_default();
+                total.add(quantity.into(), amounts);
+            }
+        }
     }
 }
 
 impl Amounts {
-    /// Adds what was used, and what is billed of others, each so many times.
-    fn add(&mut self, times: i128, used: i128, others: Self) {
-        self.used += used.saturating_mul(times);
+    /// Adds others so many times.
+    fn add(&mut self, times: i128, others: Self) {
+        self.used += others.used.saturating_mul(times);
         self.billed += others.billed.saturating_mul(times);
         self.skipped += others.skipped.saturating_mul(times);
         self.unanswered += others.unanswered.saturating_mul(times);

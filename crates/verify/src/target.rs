@@ -41,14 +41,21 @@ impl Target {
 
     /// Makes a target of ids in the order of [`Target::FIELDS`].
     pub fn from_ids(ids: [String; 6]) -> Self {
-        let [organization, space, consumer, resource, plan, instance] = ids;
+        let [
+            organization_id,
+            space_id,
+            consumer_id,
+            resource_id,
+            plan_id,
+            resource_instance_id,
+        ] = ids;
         Self {
-            organization_id: organization,
-            space_id: space,
-            consumer_id: consumer,
-            resource_id: resource,
-            plan_id: plan,
-            resource_instance_id: instance,
+            organization_id,
+            space_id,
+            consumer_id,
+            resource_id,
+            plan_id,
+            resource_instance_id,
         }
     }
 }

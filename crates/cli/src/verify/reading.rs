@@ -36,18 +36,15 @@ impl Run<'_> {
         let mut spans = self.spans(scope.queries(used)).await?;
         // A list that leaves out a span must be distinguished from a span that does not exist. Other spans of the
         // instances may be out of scope.
-        let missing = scope.missing(used, &spans);
-        spans.extend(self.spans(missing).await?);
+        spans.extend(self.spans(scope.missing(used, &spans)).await?);
         let spans: Vec<Span> = spans.into_values().collect();
-        let places = matching::pairs(used, &spans);
+        let (pairs, left) = matching::pairs(used, &spans);
         let known: HashSet<_> = used.iter().map(|used| instance_of(&used.target)).collect();
-        let pairs = spans.into_iter().zip(&places);
-        let pairs = pairs.filter(|(span, place)| {
-            place.is_some() || !scope.known_only || known.contains(&instance_of(&span.target))
+        let pairs = spans.into_iter().zip(pairs).filter(|(span, used)| {
+            !scope.known_only || used.is_some() || known.contains(&instance_of(&span.target))
         });
-        let pairs = pairs.map(|(span, place)| (span, place.map(|place| &used[place])));
         let mut rows = self.rows(pairs.collect()).await?;
-        let left = matching::left(used, &places).filter(|used| scope.overlaps(used));
+        let left = left.into_iter().filter(|used| scope.overlaps(used));
         rows.extend(left.map(|used| Row::without_span(used, self.policy.now)));
         Ok(Report::of(rows, history.contradictions, strict))
     }
@@ -71,41 +68,43 @@ impl Run<'_> {
             if round > 0 && !left.is_empty() {
                 tokio::time::sleep(PAUSE).await;
             }
-            let checks = stream::iter(std::mem::take(&mut left)).map(async |(span, used)| {
-                let (span, is_settled) = match round {
-                    0 => (span, false),
-                    _ => self.read_again(span).await?,
-                };
-                let row = self.row(&span, used).await?;
-                let is_final = row.fits() || is_settled || round == ROUNDS;
-                Ok::<_, ApiError>((span, used, row, is_final))
-            });
+            let checks = stream::iter(std::mem::take(&mut left));
+            let checks = checks.map(|(span, used)| self.check(span, used, round));
             let mut checks = std::pin::pin!(checks.buffered(self.at_once));
             while let Some(checked) = checks.next().await {
-                let (span, used, row, is_final) = checked?;
-                if !is_final {
-                    left.push((span, used));
-                    continue;
+                match checked? {
+                    (row, None) => {
+                        usages += row.usages;
+                        rows.push(row);
+                        let more = format!(", {}", counted(usages, "usage"));
+                        progress.show(rows.len() as u64, "spans", &more);
+                    }
+                    (_, Some(again)) => left.push(again),
                 }
-                usages += row.usages;
-                rows.push(row);
-                let more = format!(", {}", counted(usages, "usage"));
-                progress.show(rows.len() as u64, "spans", &more);
             }
         }
         progress.finish();
         Ok(rows)
     }
 
-    /// A span as it is now. A complete one no longer changes: reading it twice is enough.
-    async fn read_again(&self, span: Span) -> Result<(Span, bool), ApiError> {
-        Ok(match self.api.span(&span.id).await? {
-            Some(fresh) => {
-                let is_settled = fresh == span && span.state == "complete";
-                (fresh, is_settled)
-            }
-            None => (span, true),
-        })
+    /// Checks a span, as it is now; with the span where that must be read again.
+    async fn check<'a>(
+        &self,
+        span: Span,
+        used: Option<&'a Used>,
+        round: usize,
+    ) -> Result<(Row, Option<(Span, Option<&'a Used>)>), ApiError> {
+        let fresh = match round {
+            0 => Some(span.clone()),
+            _ => self.api.span(&span.id).await?,
+        };
+        // A complete span no longer changes: reading it twice is enough.
+        let is_settled = round > 0
+            && (fresh.is_none() || span.state == "complete" && fresh.as_ref() == Some(&span));
+        let span = fresh.unwrap_or(span);
+        let row = self.row(&span, used).await?;
+        let is_final = row.fits() || is_settled || round == ROUNDS;
+        Ok((row, (!is_final).then_some((span, used))))
     }
 
     /// Reads the usages of a span page by page.
@@ -140,21 +139,17 @@ impl Scope {
         if given.iter().any(|(name, _)| INDEXED.contains(name)) {
             return vec![given];
         }
-        let resources = used.iter().map(|used| &*used.target.resource_id);
-        let resources: BTreeSet<&str> = resources.collect();
-        let queries = resources.into_iter().map(|resource| {
-            let resource = ("resource_id", resource.to_owned());
-            [vec![resource], given.clone()].concat()
-        });
-        queries.collect()
+        let resources: BTreeSet<&String> =
+            used.iter().map(|used| &used.target.resource_id).collect();
+        let of_resource =
+            |resource: &String| [vec![("resource_id", resource.clone())], given.clone()].concat();
+        resources.into_iter().map(of_resource).collect()
     }
 
     /// The queries for the instances of usages whose spans were in no list.
     fn missing(&self, used: &[Used], spans: &BTreeMap<String, Span>) -> Vec<Query> {
-        let seen: HashSet<_> = spans
-            .values()
-            .map(|span| (&span.target, span.start))
-            .collect();
+        let seen = spans.values().map(|span| (&span.target, span.start));
+        let seen: HashSet<_> = seen.collect();
         let left = used.iter().filter(|used| self.overlaps(used));
         let left = left.filter(|used| !seen.contains(&(&used.target, used.start)));
         let instances: BTreeSet<_> = left.map(|used| instance_of(&used.target)).collect();
@@ -171,9 +166,7 @@ impl Scope {
     /// Whether a usage is in the time in scope.
     fn overlaps(&self, used: &Used) -> bool {
         let (from, to) = (self.period.from, self.period.to);
-        let ends_before = used
-            .end
-            .is_some_and(|end| from.is_some_and(|from| end <= from));
+        let ends_before = used.end.zip(from).is_some_and(|(end, from)| end <= from);
         !ends_before && to.is_none_or(|to| used.start < to)
     }
 }

@@ -14,7 +14,6 @@ mod single_events;
 mod snapshot;
 mod stub;
 mod verify;
-mod verify_files;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use crate::api::{HOUR, World, events, usage};
 use crate::stub::Stub;
-use crate::{Ended, NOW, file, run, run_in};
+use crate::{Ended, NOW, file, run, run_in, sampler};
 
-pub(crate) const MOMENT: [&str; 2] = ["--now", "2026-11-22T13:00:00Z"];
+const MOMENT: [&str; 2] = ["--now", "2026-11-22T13:00:00Z"];
 
 /// Two spans that stopped and one that continues, in a world and in a file.
-pub(crate) fn three() -> (World, String) {
+fn three() -> (World, String) {
     let mut world = World::new();
     let mut text = String::from("# three databases\n\n");
     for (instance, start, hours, is_open) in [
@@ -25,14 +25,14 @@ pub(crate) fn three() -> (World, String) {
 
 impl Stub {
     /// Verifies these events.
-    pub(crate) fn verify(&self, events: &str, more: &[&str]) -> Ended {
+    fn verify(&self, events: &str, more: &[&str]) -> Ended {
         let (_folder, path) = file("events.ndjson", events);
         self.run(&[&["verify", &path], &MOMENT[..], more].concat())
     }
 
     /// The document about these events, with its exit code.
     #[track_caller]
-    pub(crate) fn verified(&self, code: i32, events: &str, more: &[&str]) -> Value {
+    fn verified(&self, code: i32, events: &str, more: &[&str]) -> Value {
         let ended = self.verify(events, &[&["--json"], more].concat());
         ended.writes(code, &[]);
         ended.json()
@@ -53,11 +53,10 @@ fn what_fits_is_said_and_shown_if_it_is_asked_for() {
     assert_eq!(requests[0], "GET /v1/spans?resource_id=postgres&limit=100");
     assert_eq!(requests.len(), 4, "{requests:#?}");
     let all = api.verify(&events, &["--all"]).output;
-    let words: Vec<&str> = all.lines().nth(1).unwrap().split_whitespace().collect();
     let length = "20:00:00.000";
-    let start = "2026-11-20T11:00:00.000Z";
-    let expected = ["postgres/large/orders", start, length, length, "20"];
-    assert_eq!(words, expected, "{all}");
+    let amounts = format!("used {length}, billed {length}, difference 0; 20 usages");
+    assert!(all.starts_with("postgres/large/orders\n"), "{all}");
+    assert!(all.contains(&amounts), "{all}");
 }
 
 #[test]
@@ -107,21 +106,6 @@ fn pages_are_followed_to_their_end_by_their_cursor_alone() {
     }
 }
 
-/// Each fault is named first, with the usage and the amount. How it looks, the cases show.
-#[test]
-fn what_does_not_fit_is_named() {
-    let (mut world, events) = three();
-    world.usages.get_mut("span-orders").unwrap().remove(7);
-    let document = world.start().verified(1, &events, &[]);
-    assert_eq!(document["fits"], false);
-    let first = &document["spans"][0]["findings"][0];
-    assert_eq!(first["kind"], "gap");
-    let detail = first["detail"].as_str().unwrap();
-    assert!(detail.contains("from 2026-11-20T18:00:00.000Z"), "{first}");
-    assert_eq!(document["spans"][0]["difference"], HOUR);
-    assert_eq!(document["totals"]["wrong"], 1);
-}
-
 #[test]
 fn spans_without_events_and_events_without_spans_are_named() {
     let (mut world, mut text) = three();
@@ -143,18 +127,6 @@ fn spans_without_events_and_events_without_spans_are_named() {
     let ids = "organization_id=o&resource_id=postgres&resource_instance_id=lost";
     let asked = format!("GET /v1/spans?{ids}&limit=100");
     assert!(api.whats().contains(&asked), "{:#?}", api.whats());
-}
-
-#[test]
-fn a_plan_other_than_the_events_is_named() {
-    let (mut world, events) = three();
-    world.spans[1]["target"]["plan_id"] = json!("xl");
-    let document = world.start().verified(1, &events, &[]);
-    assert_eq!(document["totals"]["spans"], 3);
-    let finding = &document["spans"][1]["findings"][0];
-    assert_eq!(finding["kind"], "differs");
-    let detail = finding["detail"].as_str().unwrap();
-    assert!(detail.contains("plan_id"), "{finding}");
 }
 
 #[test]
@@ -317,4 +289,31 @@ fn long_ledgers_are_read_in_pages() {
     let document = api.verified(0, &events("long", start, hours, true), &["--strict"]);
     assert_eq!(document["totals"]["usages"], 9_000);
     assert_eq!(api.whats().len(), 1 + 9);
+}
+
+#[test]
+fn cloud_events_are_read_as_they_are_sent() {
+    let event = events("shop", NOW - 7 * HOUR, 7, true);
+    let mut data: Value = serde_json::from_str(&event).unwrap();
+    data.as_object_mut().unwrap().shift_remove("timestamp");
+    let time = "2026-11-22T06:00:00.0004Z";
+    let cloud_event = json!({ "specversion": "1.0", "type": "com.example.start", "source": "/b",
+                              "id": "1", "time": time, "data": data });
+    let mut world = World::new();
+    world.add("shop", NOW - 7 * HOUR, 7, true);
+    world.spans[0]["start_event_id"] = json!("/b\u{1f}1");
+    world.start().verified(0, &format!("{cloud_event}\n"), &[]);
+}
+
+#[test]
+fn events_come_from_standard_input_too() {
+    let (world, events) = three();
+    let api = world.start();
+    let (_folder, path) = file("events.ndjson", &events);
+    let url = api.url();
+    let verify = ["verify", "-", "--format", "ndjson", "--url", &url];
+    let mut command = sampler(&[&verify[..], &MOMENT].concat());
+    command.stdin(std::fs::File::open(path).unwrap());
+    let ended: Ended = command.output().unwrap().into();
+    ended.writes(0, &[]);
 }
