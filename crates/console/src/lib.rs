@@ -6,14 +6,15 @@
 //! that pages work below the prefix of a router.
 
 mod api;
-mod cookies;
 mod csv;
 mod frame;
-mod pages;
+mod lists;
+mod operating;
 mod query;
 mod session;
 mod show;
 mod sign_in;
+mod span;
 mod timeline;
 mod visit;
 
@@ -32,8 +33,7 @@ use sampler_service::oauth::Client;
 use sampler_service::security::Authenticator;
 
 use api::Refusal;
-pub use cookies::Keys;
-use pages::acts;
+pub use session::Keys;
 use sign_in::Attempts;
 
 pub const PATH: &str = "/console";
@@ -73,18 +73,18 @@ impl Console {
     pub fn routes(self) -> Router {
         let console = Arc::new(self);
         let mut pages = Router::new()
-            .route("/console", get(pages::overview::show))
-            .route("/console/", get(pages::overview::show))
-            .route("/console/spans", get(pages::spans::list))
-            .route("/console/spans/{id}", get(pages::span::show))
-            .route("/console/suspended", get(pages::suspended::show))
-            .route("/console/usage", get(pages::usage::show))
-            .route("/console/audit", get(pages::audit::show))
+            .route("/console", get(operating::overview))
+            .route("/console/", get(operating::overview))
+            .route("/console/spans", get(lists::spans))
+            .route("/console/spans/{id}", get(span::show))
+            .route("/console/suspended", get(operating::suspended))
+            .route("/console/usage", get(lists::usage))
+            .route("/console/audit", get(lists::audit))
             .route("/console/sign-out", post(sign_in::end))
             .route("/console/{*rest}", get(async || Refusal::no_page()));
-        for action in acts::ACTIONS {
+        for action in operating::ACTIONS {
             let path = format!("/console/{}/{{id}}/{}", action.0, action.1);
-            pages = pages.route(&path, acts::page_and_form(action));
+            pages = pages.route(&path, operating::page_and_form(action));
         }
         pages
             .layer(from_fn_with_state(Arc::clone(&console), session::require))

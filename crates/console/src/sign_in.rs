@@ -16,9 +16,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::api::Refusal;
-use crate::cookies::forget;
 use crate::query::Query;
-use crate::session::{Person, SESSION, Session, secret};
+use crate::session::{Person, SESSION, Session, forget, secret};
 use crate::visit::{Form, Visit, own_address, relative};
 use crate::{Console, PATH};
 

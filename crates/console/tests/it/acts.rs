@@ -15,7 +15,7 @@ fn some() -> Ledger {
 #[tokio::test]
 async fn causes_and_their_spans_are_shown_with_what_can_be_done() {
     let console = some().console();
-    let shown = console.page("/console/suspended", "suspended").await;
+    let shown = console.get("/console/suspended").await;
     let hooks = ["cause-row", "span-row", "resume-cause", "resume", "skip"];
     for hook in hooks.map(|hook| format!("data-test=\"{hook}\"")) {
         assert_eq!(shown.count(&hook), 2, "{hook}");
@@ -52,7 +52,7 @@ async fn causes_and_their_spans_are_shown_with_what_can_be_done() {
 async fn a_cause_is_resumed_after_the_number_of_its_spans_was_seen() {
     let page = "/console/suspended/c-0/resume";
     let visit = Visit::new(some(), page).await;
-    let shown = visit.console.page(page, "suspended-resume").await;
+    let shown = visit.console.get(page).await;
     shown.counts(200, &[("Resume 812 spans.", 1)]);
     // A person has sent no JSON.
     let unexplained = visit.send(page, "reason=+").await;
@@ -89,7 +89,7 @@ async fn a_span_is_resumed_and_its_usage_skipped_as_they_were_seen() {
             let form = format!("{field}tag=%22{tag}%22&reason=Mapped+now.");
             visit.send(&page, &form).await
         };
-        let shown = visit.console.page(&page, &format!("span-{act}")).await;
+        let shown = visit.console.get(&page).await;
         shown.shows(effects);
         let tag = "name=\"tag\" value=\"&#34;seen&#34;\"";
         shown.counts(200, &[(tag, 1)]);
@@ -145,10 +145,7 @@ async fn what_is_excluded_is_sent_again() {
     )]);
     let page = "/console/spans/a%2Fb/resend";
     let visit = Visit::new(ledger, page).await;
-    let shown = visit
-        .console
-        .page(&format!("{page}{range}"), "span-resend")
-        .await;
+    let shown = visit.console.get(&format!("{page}{range}")).await;
     shown.shows(&[
         "Post what is excluded within these times",
         "name=\"from\" value=\"2026-11-19T00:00\"",

@@ -50,7 +50,7 @@ async fn markup_quotes_and_marks_of_direction_are_text() {
         let list = console.get("/console/spans?organization_id=x").await;
         let link = list.between("data-label=\"Instance\"><a href=\"..", "\"");
         let link = link.replace("&#38;", "&");
-        let page = console.page(&link, &format!("hostile-{index}")).await;
+        let page = console.get(&link).await;
         let suspended = console.get("/console/suspended").await;
         for shown in [list, page, suspended] {
             shown.counts(200, &RAW.map(|raw| (raw, 0)));

@@ -17,12 +17,12 @@ async fn page(path: &str) -> Shown {
 #[tokio::test]
 async fn a_search_shows_spans_and_keeps_what_was_asked_for() {
     let console = two().console();
-    let empty = console.page("/console/spans", "spans-latest").await;
+    let empty = console.get("/console/spans").await;
     let received = "These spans were received last.";
     empty.counts(200, &[("data-test=\"span-row\"", 2), (received, 1)]);
     let query = "organization_id=acme&space_id=&state=open&from=1795132800000";
     let path = format!("/console/spans?{query}");
-    let shown = console.page(&path, "spans").await;
+    let shown = console.get(&path).await;
     let month = "from=1793491200000&#38;to=1796083200000\"";
     let month = format!("href=\"?organization_id=acme&#38;state=open&#38;{month}");
     let texts = [
@@ -112,7 +112,7 @@ async fn all_links_are_relative() {
 
 #[tokio::test]
 async fn the_audit_trail_says_who_did_what_and_why_and_what_it_changed() {
-    let shown = two().console().page("/console/audit", "audit").await;
+    let shown = two().console().get("/console/audit").await;
     let texts = [
         ("data-test=\"audit-row\"", 2),
         ("<bdi>The &#60;i&#62;plan&#60;/i&#62; has gone.</bdi>", 1),
@@ -158,10 +158,10 @@ async fn spans_are_a_file_too() {
 #[tokio::test]
 async fn sums_are_a_table_and_a_file() {
     let console = two().console();
-    let empty = console.page("/console/usage", "usage-empty").await;
+    let empty = console.get("/console/usage").await;
     empty.counts(200, &[("data-test=\"usage-row\"", 0)]);
     let path = "/console/usage?organization_id=acme&window=day&group_by=resource_id,plan_id";
-    let shown = console.page(path, "usage").await;
+    let shown = console.get(path).await;
     let texts = [
         ("data-test=\"usage-row\"", 3),
         ("<option value=\"day\" selected>", 1),
@@ -192,7 +192,7 @@ async fn sums_are_a_table_and_a_file() {
 async fn the_overview_says_how_things_stand() {
     for causes in [0, 1, 6] {
         let ledger = two().suspended_by(&vec![812; causes]);
-        let shown = ledger.console().page("/console", "overview").await;
+        let shown = ledger.console().get("/console").await;
         let all = format!("their spans ({causes})");
         let texts = [
             ("data-test=\"backlog\"", 1),

@@ -101,44 +101,55 @@ async fn api(State(ledger): State<Arc<Ledger>>, request: Request<Body>) -> Respo
     let body = body.collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let query = head.uri.query().unwrap_or_default();
-    let query: Parameters = form_urlencoded::parse(query.as_bytes())
-        .into_owned()
-        .collect();
-    let path = head.uri.path().strip_prefix("/v1/").unwrap();
-    let path = path
-        .split('/')
-        .map(|it| percent_decode_str(it).decode_utf8().unwrap());
-    let path: Vec<_> = path.collect();
+    let query = form_urlencoded::parse(query.as_bytes()).into_owned();
+    let query: Parameters = query.collect();
+    let decoded = |text| percent_decode_str(text).decode_utf8().unwrap();
+    let path: Vec<_> = head.uri.path().split('/').skip(2).map(decoded).collect();
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
-    let known = |id: &str| ledger.spans.get(id);
-    let cause = |id: &str| ledger.causes.iter().find(|cause| cause.cause == id);
     match path[..] {
-        ["backlog"] => Json(json!({
+        ["backlog"] => document(json!({
             "due": 1_200, "oldest": MIDNIGHT, "at_least": false, "suspended": 812, "rate": 5_012.3,
             "closing": { "month": "2026-10", "left": 1_100, "closes_at": NOW },
-        }))
-        .into_response(),
+        })),
         ["control"] => {
             let mut control = Control::from(&sampler_domain::Control::default());
             control.sampling.paused = ledger.is_paused;
-            Json(control).into_response()
+            document(control)
         }
         ["usages"] => sums(&query),
         ["audit"] => audit(&query),
         ["suspended"] => items(&ledger.causes),
-        ["spans"] => search(&ledger, &query),
-        ["suspended", id] if cause(id).is_some() => Json(cause(id)).into_response(),
+        ["suspended", id] => {
+            let cause = ledger.causes.iter().find(|cause| cause.cause == id);
+            cause.map_or_else(nothing, document)
+        }
         ["suspended", _, "resume"] if body["reason"] == REASON => {
-            Json(json!({ "resumed": 812 })).into_response()
+            document(json!({ "resumed": 812 }))
         }
         ["suspended", _, "resume"] => invalid("pointer", "#/reason", "It must not be blank."),
-        ["spans", id] if known(id).is_some() => {
-            ([("etag", SEEN)], Json(&known(id).unwrap().0)).into_response()
+        ["spans"] => search(&ledger, &query),
+        ["spans", id] => ledger.spans.get(id).map_or_else(nothing, |(span, _)| {
+            ([("etag", SEEN)], Json(span)).into_response()
+        }),
+        ["spans", id, "usages"] => {
+            let span = ledger.spans.get(id);
+            span.map_or_else(nothing, |(_, usages)| page(usages, &query))
         }
-        ["spans", id, "usages"] if known(id).is_some() => page(&known(id).unwrap().1, &query),
         ["spans", _, "resume" | "skip" | "resend"] => act_on_span(&head.headers, &body),
-        _ => problem(StatusCode::NOT_FOUND, "There is no such thing", &json!([])),
+        _ => nothing(),
     }
+}
+
+fn document(document: impl Serialize) -> Response {
+    Json(document).into_response()
+}
+
+fn items<T: Serialize>(items: &[T]) -> Response {
+    document(json!({ "items": items }))
+}
+
+fn nothing() -> Response {
+    problem(StatusCode::NOT_FOUND, "There is no such thing", &json!([]))
 }
 
 fn search(ledger: &Ledger, query: &Parameters) -> Response {
@@ -148,17 +159,8 @@ fn search(ledger: &Ledger, query: &Parameters) -> Response {
     if query.get("from").is_some_and(|from| from.contains('.')) {
         return invalid("parameter", "from", "It must be RFC 3339.");
     }
-    items(
-        &ledger
-            .spans
-            .values()
-            .map(|(span, _)| span)
-            .collect::<Vec<_>>(),
-    )
-}
-
-fn items<T: Serialize>(items: &[T]) -> Response {
-    Json(json!({ "items": items })).into_response()
+    let spans = ledger.spans.values().map(|(span, _)| span);
+    items(&spans.collect::<Vec<_>>())
 }
 
 /// A page of usages, as the API pages them.
@@ -167,10 +169,8 @@ fn page(usages: &[Usage], query: &Parameters) -> Response {
     let limit = usize::try_from(number("limit", 100)).unwrap();
     let first = usize::try_from(number("cursor", 0)).unwrap();
     let asked = number("from", 0)..number("to", i64::MAX);
-    let all = usages
-        .iter()
-        .filter(|usage| asked.contains(&usage.timestamp.as_millis()));
-    let mut all: Vec<&Usage> = all.collect();
+    let is_asked = |usage: &&Usage| asked.contains(&usage.timestamp.as_millis());
+    let mut all: Vec<&Usage> = usages.iter().filter(is_asked).collect();
     if query.get("order").is_some_and(|order| order == "newest") {
         all.reverse();
     }
@@ -217,25 +217,21 @@ fn audit(query: &Parameters) -> Response {
     };
     let state = ["suspended", "open"].map(|state| json!({ "state": state }));
     let paused = [false, true].map(|paused| json!({ "sampling": { "paused": paused } }));
-    items(&[
-        act(
-            "span.skip",
-            "alice\u{202e}",
-            "The <i>plan</i> has gone.",
-            state,
-        ),
-        act("control.set", "bob", "Abacus is <b>down</b>.", paused),
-    ])
+    let skip = act(
+        "span.skip",
+        "alice\u{202e}",
+        "The <i>plan</i> has gone.",
+        state,
+    );
+    let pause = act("control.set", "bob", "Abacus is <b>down</b>.", paused);
+    items(&[skip, pause])
 }
 
 /// Takes the state that was seen, and times up to now.
 fn act_on_span(headers: &HeaderMap, body: &Value) -> Response {
     if headers.get("if-match").is_none_or(|tag| tag != SEEN) {
-        return problem(
-            StatusCode::PRECONDITION_FAILED,
-            "It has changed",
-            &json!([]),
-        );
+        let status = StatusCode::PRECONDITION_FAILED;
+        return problem(status, "It has changed", &json!([]));
     }
     if body["reason"] != REASON {
         return invalid("pointer", "#/reason", "It must not be blank.");
@@ -246,7 +242,7 @@ fn act_on_span(headers: &HeaderMap, body: &Value) -> Response {
             return invalid("pointer", &format!("#/{name}"), "It is wrong.");
         }
     }
-    Json(body).into_response()
+    document(body)
 }
 
 fn problem(status: StatusCode, title: &str, errors: &Value) -> Response {
@@ -352,16 +348,6 @@ impl Browser {
             headers: head.headers,
             text: String::from_utf8(bytes.to_vec()).unwrap(),
         }
-    }
-
-    /// A page that is there, which is also written where people can look at it.
-    pub(crate) async fn page(&self, path: &str, name: &str) -> Shown {
-        let shown = self.get(path).await;
-        assert_eq!(shown.status, 200, "{path}: {}", shown.text);
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/console");
-        std::fs::create_dir_all(folder).unwrap();
-        std::fs::write(format!("{folder}/{name}.html"), &shown.text).unwrap();
-        shown
     }
 }
 

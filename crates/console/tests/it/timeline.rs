@@ -17,7 +17,7 @@ async fn each_usage_of_a_late_stop_is_above_or_below_the_axis_with_its_numbers()
     let mut usages = sampled(0, start, MIDNIGHT + 14 * HOUR, HOUR);
     usages.extend(sampled(5, MIDNIGHT + 14 * HOUR, stop, HOUR));
     let console = Ledger::of(span("late", start, Some(stop)), usages).console();
-    let shown = console.page("/console/spans/late", "span-late").await;
+    let shown = console.get("/console/spans/late").await;
     let title = "<title>\u{2212}1\u{a0}h (-3600000 ms), accepted 202: 2026-11-20T13:00:00.000Z \
                  \u{2013} 2026-11-20T14:00:00.000Z</title>";
     let texts = [
@@ -42,7 +42,7 @@ async fn a_day_of_minutes_is_drawn_in_few_places_and_leads_to_a_closer_view() {
     let usages = sampled(0, start, end, MINUTE);
     assert_eq!(usages.len(), 1_440);
     let console = Ledger::of(span("minutes", start, Some(end)), usages).console();
-    let shown = console.page("/console/spans/minutes", "span-minutes").await;
+    let shown = console.get("/console/spans/minutes").await;
     let places = shown.count("<a class=\"usage");
     assert!((60..100).contains(&places), "{places}");
     let rows = "data-test=\"ledger-row\"";
@@ -51,7 +51,7 @@ async fn a_day_of_minutes_is_drawn_in_few_places_and_leads_to_a_closer_view() {
     // Closer, each minute stands for itself.
     let noon = start + 12 * HOUR;
     let path = format!("/console/spans/minutes?from={noon}&to={}", noon + HOUR);
-    let shown = console.page(&path, "span-minutes-closer").await;
+    let shown = console.get(&path).await;
     let accepted = "class=\"usage forward accepted\"";
     let texts = [(accepted, 60), ("data-usage=", 60), (">whole span<", 1)];
     shown.counts(200, &texts);
@@ -95,7 +95,7 @@ async fn two_months_of_days_with_all_that_can_become_of_them() {
         }),
     );
     let console = Ledger::default().with(span, usages).console();
-    let shown = console.page("/console/spans/days", "span-days").await;
+    let shown = console.get("/console/spans/days").await;
     for (text, count) in [
         ("class=\"usage forward skipped\"", 1),
         ("class=\"usage forward again\"", 1),
@@ -125,7 +125,7 @@ async fn a_span_without_usages_one_of_a_moment_and_one_of_all_time_are_drawn() {
     let console = ledger.console();
     for id in ["new", "moment", "brief", "ever"] {
         let path = format!("/console/spans/{id}");
-        let shown = console.page(&path, &format!("span-{id}")).await;
+        let shown = console.get(&path).await;
         let drawn = "data-test=\"timeline\"";
         shown.counts(200, &[(drawn, 1), ("NaN", 0), ("inf%", 0)]);
         assert!(shown.text.len() < 100_000, "{id}: {}", shown.text.len());
@@ -137,7 +137,7 @@ async fn more_usages_than_are_drawn_are_said_and_can_be_gone_on_with() {
     let (start, end) = (MIDNIGHT - 4 * DAY, MIDNIGHT);
     let usages = sampled(0, start, end, MINUTE);
     let console = Ledger::of(span("many", start, Some(end)), usages).console();
-    let shown = console.page("/console/spans/many", "span-many").await;
+    let shown = console.get("/console/spans/many").await;
     shown.counts(200, &[("data-test=\"drawn-to\"", 1), ("data-usage=", 0)]);
     assert!(shown.text.len() < 300_000, "{}", shown.text.len());
 }
@@ -186,7 +186,7 @@ async fn the_ledger_begins_at_its_end_and_can_be_turned() {
         rows.map(|row| row.split('"').next().unwrap().to_owned())
             .collect()
     };
-    let first = console.page("/console/spans/s", "ledger-end").await;
+    let first = console.get("/console/spans/s").await;
     let shown = rows(&first);
     assert_eq!((shown.len(), &shown[0]), (100, &usage_id(119)));
     let texts = [
