@@ -71,7 +71,7 @@ pub struct Tokens {
 }
 
 impl Client {
-    /// Where the browser is sent, so that a person signs in, and grants the scope of the client.
+    /// Where a browser is sent, so that a person signs in and grants the scope of the client.
     pub async fn authorization(&self, attempt: &Attempt) -> Result<Url, FetchError> {
         let endpoints = self.server.in_time(self.server.endpoints()).await?;
         let page = endpoints.authorization;
@@ -133,7 +133,7 @@ impl Client {
         self.server.in_time(self.post(form)).await
     }
 
-    /// Asks for tokens, by the method that the token server takes. A UAA takes the credentials as they are.
+    /// Shows the credentials as the token server takes them. A UAA takes them as they are.
     async fn post(&self, mut form: Vec<(&str, &str)>) -> Result<Value, FetchError> {
         let endpoints = self.server.endpoints().await?;
         let (id, secret) = (self.id.as_str(), self.secret.expose_secret());

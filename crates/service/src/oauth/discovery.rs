@@ -65,7 +65,7 @@ pub(super) struct Endpoints {
     pub(super) keys: Url,
     /// The issuer that the server says it is.
     pub(super) issuer: Option<String>,
-    /// Whether clients show their secret in the form (`client_secret_post`), not in a header (`client_secret_basic`).
+    /// Whether clients show who they are in the form (`client_secret_post`), not in a header (`client_secret_basic`).
     pub(super) takes_form: bool,
 }
 
@@ -100,8 +100,8 @@ impl Discoverer {
         }
     }
 
-    /// Waits for the token server as long as it may take. The endpoints are forgotten if it fails, because they may
-    /// have moved, but not if it refuses.
+    /// Waits for the token server as long as it may take. If it fails, the endpoints are forgotten, because they may
+    /// have moved.
     pub(super) async fn in_time<T>(
         &self,
         asking: impl Future<Output = Result<T, FetchError>>,

@@ -31,18 +31,18 @@ pub struct Keyring {
 
 impl Keyring {
     pub fn configured(keys: Keys) -> Arc<Self> {
-        Arc::new(Self {
-            known: Mutex::new(Some((Arc::new(keys), Instant::now()))),
-            server: None,
-            last: Arc::default(),
-        })
+        Self::of(Some((Arc::new(keys), Instant::now())), None)
     }
 
     /// A keyring for the keys of a token server. It has none yet.
     pub fn fetched(server: Discoverer, policy: Policy) -> Arc<Self> {
+        Self::of(None, Some((server, policy)))
+    }
+
+    fn of(known: Option<(Arc<Keys>, Instant)>, server: Option<(Discoverer, Policy)>) -> Arc<Self> {
         Arc::new(Self {
-            known: Mutex::default(),
-            server: Some((server, policy)),
+            known: Mutex::new(known),
+            server,
             last: Arc::default(),
         })
     }
@@ -51,19 +51,14 @@ impl Keyring {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The keys in use.
-    ///
-    /// # Errors
-    /// There are none: before the first successful fetch, once they are too old, and while the token server has none
-    /// for the algorithm.
+    /// The keys in use. There are none before the first successful fetch, once they are too old, and while the token
+    /// server has none for the algorithm.
     pub fn current(&self) -> Result<Arc<Keys>, TokenError> {
         let known = self.known().clone();
-        let is_in_use = |known: &(Arc<Keys>, Instant)| {
-            let is_young = self.server.is_none() || known.1.elapsed() < AGE_MAX;
-            is_young && known.0.count() > 0
-        };
-        let known = known.filter(is_in_use).map(|(keys, _)| keys);
-        known.ok_or(TokenError::UnknownKey)
+        let (keys, at) = known.ok_or(TokenError::UnknownKey)?;
+        let is_young = self.server.is_none() || at.elapsed() < AGE_MAX;
+        let is_in_use = is_young && keys.count() > 0;
+        is_in_use.then_some(keys).ok_or(TokenError::UnknownKey)
     }
 
     /// The claims of a token. Where its key is unknown, the keys are fetched, and the check is repeated.
@@ -93,44 +88,38 @@ impl Keyring {
         // The fetch continues if its client disconnects: others wait for it, too.
         let keyring = Arc::clone(self);
         let fetching = tokio::spawn(async move {
-            *last = Some(Instant::now());
-            let is_fetched = keyring.fetch().await;
-            drop(last);
-            is_fetched
+            let began = Instant::now();
+            *last = Some(began);
+            let keys = keyring.fetch().await?;
+            let is_some = keys.count() > 0;
+            // All are replaced, even if the token server has none now.
+            *keyring.known() = Some((Arc::new(keys), began));
+            is_some.then_some(())
         });
-        fetching.await.unwrap_or(false)
+        fetching.await.is_ok_and(|fetched| fetched.is_some())
     }
 
-    /// Replaces all keys by those that the token server has now, even if it has none.
-    async fn fetch(&self) -> bool {
-        let Some((server, policy)) = &self.server else {
-            return false;
-        };
-        let began = Instant::now();
-        match server.in_time(keys_of(server, policy)).await {
-            Ok(keys) => {
-                if keys.count() == 0 {
-                    warn!(
-                        code = "token_keys.none",
-                        "the token server has no key for the algorithm: no token can be checked"
-                    );
-                }
-                *self.known() = Some((Arc::new(keys), began));
-                self.current().is_ok()
-            }
-            Err(error) => {
-                warn!(
-                    code = "token_keys.fetch_failed",
-                    error = %error,
-                    "the keys of the token server could not be fetched"
-                );
-                false
-            }
+    async fn fetch(&self) -> Option<Keys> {
+        let (server, policy) = self.server.as_ref()?;
+        let fetched = server.in_time(keys_of(server, policy)).await;
+        let keys = fetched.inspect_err(|error| {
+            warn!(
+                code = "token_keys.fetch_failed",
+                error = %error,
+                "the keys of the token server could not be fetched"
+            );
+        });
+        let keys = keys.ok()?;
+        if keys.count() == 0 {
+            warn!(
+                code = "token_keys.none",
+                "the token server has no key for the algorithm: no token can be checked"
+            );
         }
+        Some(keys)
     }
 
-    /// Fetches the keys again and again; drop the future to end that. A fetch in progress still
-    /// completes.
+    /// Fetches the keys again and again. A fetch in progress completes, also if the future is dropped.
     pub async fn keep_fresh(self: &Arc<Self>) {
         while self.server.is_some() {
             let is_fresh = self.refresh().await;
@@ -145,12 +134,9 @@ async fn keys_of(server: &Discoverer, policy: &Policy) -> Result<Keys, FetchErro
     let endpoints = server.endpoints().await?;
     let document = server.get(endpoints.keys).await?;
     let issuer = policy.issuer.clone().or(endpoints.issuer);
-    if issuer.is_none() {
-        let missing = "does not say which issuer it is, and SAMPLER_TOKEN_ISSUER is not set";
-        return Err(FetchError::Document(missing));
-    }
+    let missing = "does not say which issuer it is, and SAMPLER_TOKEN_ISSUER is not set";
     let policy = Policy {
-        issuer,
+        issuer: Some(issuer.ok_or(FetchError::Document(missing))?),
         ..policy.clone()
     };
     Keys::fetched(&document, &policy).ok_or(FetchError::Document("is not a list of keys"))

@@ -14,15 +14,10 @@ pub use jsonwebtoken::Algorithm;
 
 /// The algorithms that may sign tokens. One of them is configured and the token must name the same, so a public key is
 /// never used as a shared one.
-pub const ALGORITHMS: [Algorithm; 7] = [
-    Algorithm::HS256,
-    Algorithm::HS384,
-    Algorithm::HS512,
-    Algorithm::RS256,
-    Algorithm::RS384,
-    Algorithm::RS512,
-    Algorithm::ES256,
-];
+pub const ALGORITHMS: [Algorithm; 7] = {
+    use Algorithm::{ES256, HS256, HS384, HS512, RS256, RS384, RS512};
+    [HS256, HS384, HS512, RS256, RS384, RS512, ES256]
+};
 
 /// By how many seconds the clocks of both sides may differ.
 const LEEWAY: u64 = 10;
@@ -30,8 +25,7 @@ const LEEWAY: u64 = 10;
 /// The types (`typ`) of access tokens. Tokens for other purposes, such as a logout, are signed with the same keys.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
-/// The end of the ids (`jti`) of UAA's refresh tokens. They are signed with the same keys and have the
-/// same scopes, but only the token server may accept them, and they are valid for months.
+/// The end of the ids (`jti`) of UAA's refresh tokens. Only the token server may accept them, and they live for months.
 const REFRESH_TOKEN_ID_END: &str = "-r";
 
 /// The least length of a shared key, in bytes (RFC 7518, section 3.2): a shorter one could be guessed. 0 where the keys
@@ -49,8 +43,8 @@ pub fn shared_key_len(algorithm: Algorithm) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub algorithm: Algorithm,
-    /// The issuer that the token must name, if one is configured; otherwise that of the token server whose keys are
-    /// fetched. A slash at the end does not count.
+    /// The issuer that the token must name; none for that of the token server whose keys are fetched. A slash at the
+    /// end does not count.
     pub issuer: Option<String>,
     pub audiences: Option<Audiences>,
 }
@@ -71,15 +65,13 @@ impl Policy {
     }
 }
 
-/// The audiences (`aud`) that a token may be for. UAA writes one for each scope, without the scope's last part: a
-/// token with `abacus.sampler.postgres.write` is for `abacus.sampler.postgres`. So a final `*` matches any longer
-/// audience.
+/// The audiences (`aud`) that a token may be for. A final `*` matches any longer audience: UAA writes one for each
+/// scope, such as `abacus.sampler.postgres` for `abacus.sampler.postgres.write`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audiences(Vec<String>);
 
 impl Audiences {
-    /// Reads a list that is separated by commas or spaces; none if the list is empty, or one of its audiences would
-    /// accept every token.
+    /// Reads a list with commas or spaces; none if the list is empty, or accepts every token.
     pub fn parse(text: &str) -> Option<Self> {
         let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
         let all: Vec<String> = parts.map(str::to_owned).collect();
@@ -166,11 +158,9 @@ struct Body {
 
 /// A claim that is one text or a list of them, or is not there.
 fn texts(claim: &Value) -> Vec<&str> {
-    match claim {
-        Value::String(text) => vec![text],
-        Value::Array(texts) => texts.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    }
+    let list = claim.as_array().into_iter().flatten();
+    let one = claim.as_str();
+    list.filter_map(Value::as_str).chain(one).collect()
 }
 
 /// The scopes of a claim: a list, as UAA writes them, or a text with spaces (RFC 9068).
@@ -217,8 +207,7 @@ impl Keys {
         }
     }
 
-    /// The configured key. Line breaks of a PEM may be written as `\n`, because manifests and shells often cannot
-    /// contain them.
+    /// The configured key. Line breaks of a PEM may be written as `\n`, for manifests and shells.
     pub fn configured(text: &str, policy: &Policy) -> Result<Self, KeyError> {
         let pem = text.replace("\\n", "\n").trim().to_owned();
         let is_public = ["-----BEGIN", "ssh-"]
@@ -235,10 +224,8 @@ impl Keys {
         Ok(Self::of(vec![(None, key.ok_or(KeyError)?)], policy))
     }
 
-    /// The keys of a token server (RFC 7517), without those that can sign or are for something else. None where the
-    /// document is no list of keys.
-    ///
-    /// A list without a key for the algorithm is valid: then no token can be verified.
+    /// The keys of a token server (RFC 7517), without those that can sign or are for something else: perhaps none is
+    /// left. `None` where the document is no list of keys.
     pub fn fetched(document: &Value, policy: &Policy) -> Option<Self> {
         let entries = document.get("keys")?.as_array()?.iter();
         let keys = entries.filter_map(|entry| {
@@ -264,9 +251,6 @@ impl Keys {
     }
 
     /// Checks an access token.
-    ///
-    /// # Errors
-    /// The reason why it is not accepted. Only for [`TokenError::UnknownKey`] can newer keys help.
     pub fn verify(&self, token: &str) -> Result<Claims, TokenError> {
         let body = self.check(token)?;
         let is_for = |expected: &Audiences| texts(&body.aud).iter().any(|one| expected.accept(one));
@@ -284,12 +268,8 @@ impl Keys {
         })
     }
 
-    /// The name of the person that an ID token is about (`OpenID` Connect Core, section 3.1.3.7). Its audience is the
-    /// client, whatever that of access tokens is.
-    ///
-    /// # Errors
-    /// The reason why it is not accepted: it is not a token of the issuer, or one for another client or
-    /// attempt.
+    /// The name of the person that an ID token is about (`OpenID` Connect Core, section 3.1.3.7), if that was made for
+    /// this client and this attempt to sign in.
     pub fn person(&self, token: &str, client: &str, nonce: &str) -> Result<ClientId, TokenError> {
         let body = self.check(token)?;
         let audiences = texts(&body.aud);

@@ -66,11 +66,8 @@ impl Authenticator {
         }
     }
 
-    /// The claims of the access token of somebody who has signed in, and the name that the ID token says, where that
-    /// was made for this client and this attempt.
-    ///
-    /// # Errors
-    /// 401 where one is not accepted, 503 where that cannot be said now.
+    /// The claims of the access token of somebody who has signed in, and the name that the ID token says, if that was
+    /// made for this client and this attempt.
     pub async fn person(
         &self,
         tokens: &Tokens,
@@ -86,11 +83,7 @@ impl Authenticator {
         Ok((claims, name.map_err(refuse)?))
     }
 
-    /// The grant of a request's token.
-    ///
-    /// # Errors
-    /// 401 or 403 without a token that is believed and good for anything; 503 where that cannot be
-    /// said.
+    /// The grant of a request's token, if it is good for anything.
     pub(crate) async fn grant(&self, headers: &HeaderMap) -> Result<Grant, Problem> {
         let Some(claims) = self.claims(headers).await? else {
             return Ok(Grant::without_token());

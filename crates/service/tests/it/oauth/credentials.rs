@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use axum::routing::{get, post};
+use axum::{Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sampler_service::oauth::credentials::PAUSE;
 use sampler_service::oauth::{AccessToken, Client, ClientCredentials, Discoverer, TokenServer};
 use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use url::Url;
@@ -127,61 +130,47 @@ async fn a_client_that_is_unknown_gets_no_token_and_no_secret_out() {
     assert_eq!(error.to_string(), expected);
 }
 
+/// A request for a token: its headers and its form.
+type Request = (HeaderMap, String);
+
 /// An issuer that takes the credentials by these methods. Returns its address, and the requests for
 /// tokens as they arrive.
-async fn issuer(methods: Value, named: Option<&str>) -> (Url, UnboundedReceiver<String>) {
+async fn issuer(methods: &Value, named: Option<&str>) -> (Url, UnboundedReceiver<Request>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address: Url = format!("http://{}", listener.local_addr().unwrap())
-        .parse()
-        .unwrap();
-    let metadata = json!({
-        "issuer": named.unwrap_or(address.as_str()),
+    let address = format!("http://{}/", listener.local_addr().unwrap());
+    let metadata = Json(json!({
+        "issuer": named.unwrap_or(&address),
         "token_endpoint": format!("{address}token"),
         "jwks_uri": format!("{address}keys"),
         "token_endpoint_auth_methods_supported": methods,
-    });
-    let token = json!({ "access_token": "a-token", "token_type": "Bearer" });
+    }));
     let (seen, requests) = unbounded_channel();
-    tokio::spawn(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = vec![0; 8192];
-            let length = stream.read(&mut request).await.unwrap();
-            let request = String::from_utf8(request[..length].to_vec()).unwrap();
-            let document = if request.starts_with("GET ") {
-                metadata.to_string()
-            } else {
-                seen.send(request).unwrap();
-                token.to_string()
-            };
-            let length = document.len();
-            let head =
-                format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
-            stream
-                .write_all((head + &document).as_bytes())
-                .await
-                .unwrap();
-        }
-    });
-    (address, requests)
+    let give = async move |headers: HeaderMap, form: String| {
+        seen.send((headers, form)).unwrap();
+        Json(json!({ "access_token": "a-token", "token_type": "Bearer" }))
+    };
+    let metadata = get(async move || metadata);
+    let router = Router::new().route("/.well-known/openid-configuration", metadata);
+    let router = router.route("/token", post(give));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (address.parse().unwrap(), requests)
 }
 
 /// The request for a token, as an issuer with these methods gets it: its `Authorization` and its form.
 async fn asked_by(
-    methods: Value,
+    methods: &Value,
     client: impl FnOnce(Discoverer) -> Client,
 ) -> (Option<String>, String) {
     let (address, mut requests) = issuer(methods, None).await;
     let server = discoverer_of(TokenServer::Oidc(address), None);
     let credentials = ClientCredentials::new(client(server));
     credentials.token().await.unwrap();
-    let request = requests.recv().await.unwrap();
-    let (head, form) = request.split_once("\r\n\r\n").unwrap();
-    let shown = head.lines().find_map(|line| {
-        let encoded = line.strip_prefix("authorization: Basic ")?;
-        Some(String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap())
+    let (headers, form) = requests.recv().await.unwrap();
+    let shown = headers.get(AUTHORIZATION).map(|shown| {
+        let encoded = shown.to_str().unwrap().strip_prefix("Basic ").unwrap();
+        String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap()
     });
-    (shown, form.to_owned())
+    (shown, form)
 }
 
 #[tokio::test]
@@ -200,13 +189,13 @@ async fn an_issuer_that_is_no_uaa_gets_the_credentials_by_the_method_that_it_nam
             secret: "a-b_c.d~e".into(),
             ..sampler(server)
         };
-        let asked = asked_by(methods.clone(), plain).await;
+        let asked = asked_by(&methods, plain).await;
         let shown = Some("sampler-worker:a-b_c.d~e".to_owned());
         assert_eq!(asked, (shown, form.clone()), "{methods}");
     }
-    let (shown, _) = asked_by(json!(null), sampler).await;
+    let (shown, _) = asked_by(&json!(null), sampler).await;
     assert_eq!(shown.as_deref(), Some("sampler:hu%3Ash%20%25"));
-    let asked = asked_by(json!(["client_secret_post"]), sampler).await;
+    let asked = asked_by(&json!(["client_secret_post"]), sampler).await;
     let form = form + "&client_id=sampler&client_secret=hu%3Ash+%25";
     assert_eq!(asked, (None, form));
 }
@@ -218,7 +207,7 @@ async fn a_scope_and_an_audience_go_into_the_request() {
         audience: Some("https://abacus".to_owned()),
         ..sampler(server)
     };
-    let (_, form) = asked_by(json!(null), client).await;
+    let (_, form) = asked_by(&json!(null), client).await;
     let expected = "grant_type=client_credentials&scope=api%3A%2F%2Fabacus%2F.default\
                     &audience=https%3A%2F%2Fabacus";
     assert_eq!(form, expected);
@@ -226,7 +215,7 @@ async fn a_scope_and_an_audience_go_into_the_request() {
 
 #[tokio::test]
 async fn the_metadata_may_name_the_issuer_that_is_configured_and_no_other() {
-    let (address, _requests) = issuer(json!(null), Some("https://tenant/v2.0")).await;
+    let (address, _requests) = issuer(&json!(null), Some("https://tenant/v2.0")).await;
     let server = TokenServer::Oidc(address);
     for (configured, is_believed) in [(None, false), (Some("https://tenant/v2.0"), true)] {
         let client = sampler(discoverer_of(server.clone(), configured));
