@@ -11,17 +11,18 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use sampler_api as api;
 use sampler_api::{Batch, BatchResult};
+use sampler_service::http::log_refusal;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::Arrival;
 
+use crate::Receiver;
 use crate::batch::{self, Item, Layout};
 use crate::body::{self, JSON, NDJSON};
 use crate::cloud_event::Attributes;
 use crate::event::Form;
-use crate::events::{Kept, client, note};
+use crate::events::{Kept, client};
 use crate::parameters::Parameters;
-use crate::{Receiver, log_refusal};
 
 /// The media types of batches and CloudEvents.
 const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
@@ -171,7 +172,7 @@ impl Posted<'_> {
                 Some(problem) => Err(problem),
                 None => self.process(event.bytes).await,
             };
-            note(event.kind, &outcome);
+            self.receiver.events.count(event.kind, &outcome);
             let outcome = outcome.map_err(|mut problem| {
                 log_refusal("batch", self.grant.client(), &problem);
                 if problem.status().is_server_error() && held_back.is_none() {

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
-use metrics::counter;
+use metrics::{Counter, counter};
 use sampler_api as api;
 use sampler_api::EventType;
 use sampler_domain::SpanId;
@@ -142,7 +142,7 @@ impl Receiver {
             self.process(grant, body, form, Arrival::Alone).await
         };
         let outcome = processing.await;
-        note(kind, &outcome);
+        self.events.count(kind, &outcome);
         outcome
     }
 
@@ -189,18 +189,39 @@ fn kind_of(event: &Event, arrival: Arrival) -> Kind {
     }
 }
 
-/// Counts an event by its answer: whether it was kept before, or the problem. `kind` is `None` if the event does not
-/// say its kind.
-pub(crate) fn note(kind: Option<EventType>, outcome: &Result<Kept, Problem>) {
-    let event = kind.map_or("unknown", EventType::name);
-    let outcome = match outcome {
-        Ok(kept) if kept.is_replayed => "replayed",
-        Ok(_) => "accepted",
-        Err(problem) if [OVERLOADED.slug, THROTTLED.slug].contains(&problem.kind().slug) => {
-            "turned_away"
+/// The counters of events. They are kept: to find one by its labels costs more than to count.
+pub(crate) struct Counters([[Counter; OUTCOMES.len()]; KINDS.len()]);
+
+const KINDS: [&str; 4] = ["start", "stop", "update", "unknown"];
+
+const OUTCOMES: [&str; 5] = ["accepted", "replayed", "refused", "turned_away", "failed"];
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        let counter = |event, outcome| {
+            let name = "sampler_events_total";
+            counter!(name, "event" => event, "outcome" => outcome)
+        };
+        Self(KINDS.map(|event| OUTCOMES.map(|outcome| counter(event, outcome))))
+    }
+
+    /// Counts an event by its answer: whether it was kept before, or the problem. `kind` is `None` if the event does
+    /// not say its kind.
+    pub(crate) fn count(&self, kind: Option<EventType>, outcome: &Result<Kept, Problem>) {
+        let event = kind.map_or("unknown", EventType::name);
+        let outcome = match outcome {
+            Ok(kept) if kept.is_replayed => "replayed",
+            Ok(_) => "accepted",
+            Err(problem) if [OVERLOADED.slug, THROTTLED.slug].contains(&problem.kind().slug) => {
+                "turned_away"
+            }
+            Err(problem) if problem.status().is_server_error() => "failed",
+            Err(_) => "refused",
+        };
+        let event = KINDS.iter().position(|it| *it == event);
+        let outcome = OUTCOMES.iter().position(|it| *it == outcome);
+        if let (Some(event), Some(outcome)) = (event, outcome) {
+            self.0[event][outcome].increment(1);
         }
-        Err(problem) if problem.status().is_server_error() => "failed",
-        Err(_) => "refused",
-    };
-    counter!("sampler_events_total", "event" => event, "outcome" => outcome).increment(1);
+    }
 }

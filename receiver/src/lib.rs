@@ -50,20 +50,17 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{FromRef, FromRequestParts, MatchedPath, Request, State};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::extract::FromRef;
 use axum::routing::post;
 use metrics::gauge;
-use sampler_domain::{ClientId, Policy, Slack};
+use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
-use sampler_service::problem::{self, Problem};
-use sampler_service::security::{Authenticator, Grant};
+use sampler_service::problem;
+use sampler_service::security::Authenticator;
 use sampler_settings::{Of, Program, Settings};
 use sampler_steering::Steering;
 use sampler_store::{Events, Operating, Reading};
 use sampler_upstream::Provisioning;
-use tracing::info;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -121,6 +118,7 @@ pub struct Receiver {
     slack: Slack,
     /// Limits requests, and gives clients their turns.
     admission: Admission,
+    events: events::Counters,
     /// The control and the backlog, as this receiver has read them last.
     pub steering: Arc<Steering>,
     /// Whether the indexes exist, and the control and the age of events were read.
@@ -136,6 +134,7 @@ impl Receiver {
             policy: settings.sampling.policy(),
             slack: settings.slack.slack(),
             admission: Admission::new(settings.limits.inflight),
+            events: events::Counters::new(),
             steering: Steering::new(Arc::clone(&parts.operating)),
             prepared: AtomicBool::new(false),
             parts,
@@ -193,8 +192,7 @@ impl Receiver {
             .route("/v1/events/start/", post(events::start))
             .route("/v1/events/stop/", post(events::stop))
             .route("/v1/events/update/", post(events::update))
-            .route("/v1/mappings/", post(mappings::map))
-            .route_layer(from_fn_with_state(api.clone(), admit));
+            .route("/v1/mappings/", post(mappings::map));
         Authenticator::require_token_elsewhere(routes)
             .with_state(api)
             .merge(description.clone())
@@ -250,32 +248,4 @@ impl FromRef<Api> for Authenticator {
     fn from_ref(api: &Api) -> Self {
         api.authenticator.clone()
     }
-}
-
-/// Checks the token of a request, and logs what is refused after that.
-async fn admit(
-    State(api): State<Api>,
-    route: MatchedPath,
-    request: Request,
-    next: Next,
-) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let grant = match Grant::from_request_parts(&mut parts, &api).await {
-        Ok(grant) => grant,
-        Err(problem) => return problem.into_response(),
-    };
-    let client = grant.client().cloned();
-    parts.extensions.insert(grant);
-    let answer = next.run(Request::from_parts(parts, body)).await;
-    if let Some(problem) = answer.extensions().get::<Problem>() {
-        log_refusal(route.as_str(), client.as_ref(), problem);
-    }
-    answer
-}
-
-fn log_refusal(request: &str, client: Option<&ClientId>, problem: &Problem) {
-    let (kind, status) = (problem.kind().slug, problem.status().as_u16());
-    let client = client.map(ClientId::as_str);
-    let detail = problem.detail();
-    info!(request, client, problem = kind, status, detail, "refused");
 }

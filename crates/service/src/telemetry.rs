@@ -1,25 +1,41 @@
-//! The log of a program: one line per event, on standard output. Warnings and errors are counted
-//! ([`LogCounts`]), and spans of traces are exported where an endpoint is set.
+//! The log of a program: one line per event, on standard output. Warnings and errors are counted, and spans of traces
+//! are exported where an endpoint is set.
 
-mod counts;
 mod traces;
 
+use std::fmt::{Debug, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::panic::PanicHookInfo;
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::Context as _;
+use metrics::counter;
 use sampler_domain::text::escape_json;
-use tracing::Subscriber;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::registry::LookupSpan;
+use sampler_store::Limiter;
+use serde_json::{Map, Value};
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
-use counts::Flood;
+use crate::environment::{Clock, SystemClock};
+use crate::http::request;
 
-pub use counts::LogCounts;
 pub use sampler_domain::text::error_chain;
 pub use traces::Traces;
+
+/// The code of a warning of another library: those have none.
+const NO_CODE: &str = "none";
+
+/// The beginning of the targets of our own warnings. Their codes are literals.
+const OURS: &str = "sampler";
+
+/// Lines of one kind that requests may cause in one period; those beyond are left out.
+const LINES: u32 = 20;
+
+const PERIOD: Duration = Duration::from_mins(1);
 
 /// The level and the format of the log.
 #[derive(Clone, Debug)]
@@ -41,10 +57,13 @@ pub enum LogFormat {
 
 /// Logs to standard output from now on, panics included; exports traces, if that is wanted. Once per process.
 pub fn init(options: &LogOptions, traces: Option<&Traces>) -> anyhow::Result<()> {
-    let is_text = is_text(options.format, io::stdout().is_terminal());
-    let log = LogCounts.and_then(lines(is_text, io::stdout));
+    let is_text = match options.format {
+        LogFormat::Auto => io::stdout().is_terminal(),
+        LogFormat::Json => false,
+        LogFormat::Text => true,
+    };
     Registry::default()
-        .with(log.with_filter(filter(options)?))
+        .with(log(is_text, &options.level, io::stdout)?)
         .with(traces.map(Traces::layer))
         .try_init()
         .context("the log is there already")?;
@@ -52,8 +71,7 @@ pub fn init(options: &LogOptions, traces: Option<&Traces>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The layer that turns events into lines. A line is one JSON object: `timestamp`, `level`, `target`, `message`,
-/// the fields of the event, and in `span` the ids of the request. Or it is text for people.
+/// What logs to a writer, which is no terminal.
 pub fn subscriber<W, F>(
     options: &LogOptions,
     writer: F,
@@ -62,51 +80,141 @@ where
     W: Write + 'static,
     F: Fn() -> W + Send + Sync + 'static,
 {
-    let lines = lines(is_text(options.format, false), writer);
-    Ok(Registry::default().with(lines.with_filter(filter(options)?)))
+    let log = log(options.format == LogFormat::Text, &options.level, writer)?;
+    Ok(Registry::default().with(log))
 }
 
-fn is_text(format: LogFormat, is_terminal: bool) -> bool {
-    match format {
-        LogFormat::Auto => is_terminal,
-        LogFormat::Json => false,
-        LogFormat::Text => true,
-    }
-}
-
-fn filter(options: &LogOptions) -> anyhow::Result<EnvFilter> {
-    EnvFilter::try_new(&options.level).context("reading the level of the log")
-}
-
-fn lines<S, W: Write + 'static>(
+fn log<W, F>(
     is_text: bool,
-    writer: impl Fn() -> W + Send + Sync + 'static,
-) -> Box<dyn Layer<S> + Send + Sync>
+    level: &str,
+    writer: F,
+) -> anyhow::Result<impl Layer<Registry> + Send + Sync + use<W, F>>
 where
-    S: Subscriber + for<'span> LookupSpan<'span>,
+    W: Write + 'static,
+    F: Fn() -> W + Send + Sync + 'static,
 {
-    let layer = fmt::layer().with_writer(move || Escaped(writer()));
-    if is_text {
-        return layer.with_ansi(false).with_filter(Flood::default()).boxed();
-    }
-    let layer = layer.json().flatten_event(true).with_span_list(false);
-    layer.with_filter(Flood::default()).boxed()
+    let filter = EnvFilter::try_new(level).context("reading the level of the log")?;
+    let log = Log {
+        is_text,
+        writer,
+        of_requests: Limiter::new(LINES, PERIOD),
+    };
+    Ok(log.with_filter(filter))
 }
 
-/// Writes lines in which nothing commands a terminal, or turns the direction of what follows.
-struct Escaped<W>(W);
+/// Counts events, and writes each as a line: a JSON object with `timestamp`, `level`, `message`, the fields of the
+/// event, `target`, and the ids of the request; or text for people.
+struct Log<F> {
+    is_text: bool,
+    writer: F,
+    /// Whoever can send requests cannot flood the log: lines of each place in the program, for each client. What the
+    /// program does by itself, it logs at a rate of its own.
+    of_requests: Limiter<(Identifier, Option<String>)>,
+}
 
-impl<W: Write> Write for Escaped<W> {
-    /// A line comes whole.
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(line);
-        let text = text.trim_end_matches('\n').replace('\n', " ");
-        writeln!(self.0, "{}", escape_json(&text))?;
-        Ok(line.len())
+impl<S, W, F> Layer<S> for Log<F>
+where
+    S: Subscriber,
+    W: Write,
+    F: Fn() -> W + 'static,
+{
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let (metadata, mut fields) = (event.metadata(), Fields::default());
+        event.record(&mut fields);
+        count(metadata, &fields);
+        let ids = request::ids();
+        if ids.is_some() && *metadata.level() <= Level::INFO {
+            let client = fields.text("client").map(str::to_owned);
+            if self
+                .of_requests
+                .admit((metadata.callsite(), client))
+                .is_none()
+            {
+                return;
+            }
+        }
+        for (name, id) in ids.into_iter().flatten() {
+            fields.0.extend(id.map(|id| (name.to_owned(), id.into())));
+        }
+        let line = if self.is_text {
+            text(metadata, fields)
+        } else {
+            json(metadata, fields)
+        };
+        let _ = writeln!((self.writer)(), "{}", escape_json(&line));
+    }
+}
+
+/// Counts warnings and errors by their `code`, so that an alarm needs no search of the log.
+fn count(metadata: &Metadata<'_>, fields: &Fields) {
+    let level = match *metadata.level() {
+        Level::ERROR => "error",
+        Level::WARN => "warn",
+        _ => return,
+    };
+    let is_ours = metadata.target().starts_with(OURS);
+    let code = fields.text("code").filter(|_| is_ours);
+    let code = code.unwrap_or(NO_CODE).to_owned();
+    counter!("sampler_log_events_total", "level" => level, "code" => code).increment(1);
+}
+
+fn json(metadata: &Metadata<'_>, fields: Fields) -> String {
+    let mut line = Map::new();
+    line.insert("timestamp".to_owned(), SystemClock.now().to_string().into());
+    line.insert("level".to_owned(), metadata.level().as_str().into());
+    line.extend(fields.0);
+    line.insert("target".to_owned(), metadata.target().into());
+    Value::Object(line).to_string()
+}
+
+fn text(metadata: &Metadata<'_>, mut fields: Fields) -> String {
+    let message = fields.0.shift_remove("message");
+    let message = message.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let (now, level, target) = (SystemClock.now(), metadata.level(), metadata.target());
+    let mut line = format!("{now} {level:>5} {target}: {message}").replace('\n', " ");
+    for (name, value) in fields.0 {
+        let _ = write!(line, " {name}={value}");
+    }
+    line
+}
+
+/// The fields of an event.
+#[derive(Default)]
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_str()
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+    fn add(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.add(field, format!("{value:?}"));
     }
 }
 
@@ -125,12 +233,10 @@ fn log_panic(info: &PanicHookInfo<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
 
-    use serde_json::Value;
-
     use super::*;
+    use crate::metrics::Metrics;
 
     /// A log that can be read.
     #[derive(Clone, Default)]
@@ -172,34 +278,9 @@ mod tests {
         assert_eq!(line["message"], "it\nis");
         assert_eq!(line["answer"], 42);
         assert_eq!(line["http.path"], "/a");
-        assert!(
-            line["target"]
-                .as_str()
-                .unwrap()
-                .starts_with("sampler_service")
-        );
-        assert!(line["timestamp"].as_str().unwrap().ends_with('Z'));
-    }
-
-    #[test]
-    fn a_line_says_for_which_request_it_is() {
-        let text = logged(LogFormat::Json, "warn", || {
-            let request = tracing::error_span!("http", trace_id = "t-1", request_id = "r-1");
-            request.in_scope(|| tracing::warn!(code = "area.event", status = 503, "refused"));
-        });
-        let line: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(
-            (&line["code"], &line["status"]),
-            (&"area.event".into(), &503.into())
-        );
-        let ids = (&line["span"]["trace_id"], &line["span"]["request_id"]);
-        assert_eq!(ids, (&"t-1".into(), &"r-1".into()));
-    }
-
-    #[test]
-    fn auto_is_text_on_a_terminal_only() {
-        assert!(is_text(LogFormat::Auto, true) && is_text(LogFormat::Text, false));
-        assert!(!is_text(LogFormat::Auto, false) && !is_text(LogFormat::Json, true));
+        let text = |name: &str| line[name].as_str().unwrap();
+        assert!(text("target").starts_with("sampler_service"));
+        assert!(text("timestamp").ends_with('Z'));
     }
 
     #[test]
@@ -247,5 +328,32 @@ mod tests {
                 .unwrap()
                 .contains("telemetry.rs")
         );
+    }
+
+    #[test]
+    fn warnings_and_errors_are_counted_by_their_code() {
+        let (recorder, metrics) = Metrics::new("sampler-worker", "1");
+        let _counting = metrics::set_default_local_recorder(&recorder);
+        logged(LogFormat::Json, "info", || {
+            for _ in 0..2 {
+                tracing::warn!(code = "area.event", error = "text", "something happened");
+            }
+            tracing::error!(code = "area.worse", "something worse happened");
+            tracing::warn!(target: "library", code = "of.library", "a library warns");
+            tracing::info!(code = "area.event", "nothing happened");
+        });
+        let text = metrics.render();
+        let name = "sampler_log_events_total";
+        let mut samples: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(name))
+            .collect();
+        samples.sort_unstable();
+        let expected = [
+            r#"{level="error",code="area.worse"} 1"#,
+            r#"{level="warn",code="area.event"} 2"#,
+            r#"{level="warn",code="none"} 1"#,
+        ];
+        assert_eq!(samples, expected);
     }
 }

@@ -2,11 +2,10 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sampler_domain::{
     ControllerMemory, ControllerSettings, ControllerTerms, SamplingControl, StartRates, Timestamp,
 };
-use sampler_service::telemetry::LogCounts;
+use sampler_service::telemetry::{self, LogFormat, LogOptions};
 use sampler_store_testing::faulty::{Fault, FaultyStore};
 use sampler_store_testing::memory::MemoryStore;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tracing_subscriber::layer::SubscriberExt;
 
 use super::*;
 
@@ -166,8 +165,12 @@ async fn a_database_that_is_away_is_told_of_once_a_minute() {
         ::metrics::set_default_local_recorder(&recorder),
         recorder.handle(),
     );
-    let subscriber = tracing_subscriber::registry().with(LogCounts);
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let options = LogOptions {
+        format: LogFormat::Json,
+        level: "warn".to_owned(),
+    };
+    let log = telemetry::subscriber(&options, std::io::sink).unwrap();
+    let _logging = tracing::subscriber::set_default(log);
     let world = world();
     let steering = &world.steering;
     steering.poll().await;

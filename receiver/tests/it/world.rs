@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::response::Response;
 use sampler_domain::{Granularity, Span, Target, Timestamp};
 use sampler_receiver::{Options, Parts, Receiver};
 use sampler_service::environment::{Clock, Random};
-use sampler_service::http::{answer, complete};
+use sampler_service::http::Site;
 use sampler_service::security::Authenticator;
 use sampler_settings::{Settings, SlackSettings};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
@@ -81,7 +80,7 @@ pub(crate) struct World {
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Arc<StillClock>,
     pub(crate) receiver: Arc<Receiver>,
-    router: Router,
+    site: Site,
 }
 
 fn options() -> Options {
@@ -153,12 +152,12 @@ impl World {
         };
         let receiver = Receiver::new(parts, options);
         let api = Arc::clone(&receiver).routes(authenticator);
-        let router = complete(api);
+        let site = Site::new(api);
         Self {
             store,
             clock,
             receiver,
-            router,
+            site,
         }
     }
 
@@ -184,14 +183,14 @@ impl World {
 
     /// The answer whose body is still to be read.
     pub(crate) async fn respond(&self, request: Request<Body>) -> Response {
-        let answer = answer(self.router.clone(), request);
+        let answer = self.site.answer(request);
         let answer = timeout(Duration::from_mins(2), answer).await;
         answer.expect("an answer")
     }
 
     /// The paths of all routes, as the router tells them.
     pub(crate) fn routes(&self) -> Vec<String> {
-        let told = format!("{:?}", self.router);
+        let told = format!("{:?}", self.site);
         let named = told.split("RouteId(").skip(1);
         let paths = named.filter_map(|rest| {
             let (_, path) = rest.split_once("): \"/")?;

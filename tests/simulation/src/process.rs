@@ -4,14 +4,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
 use sampler_domain::Timestamp;
 use sampler_receiver::{Parts as ReceiverParts, Receiver};
 use sampler_service::environment::{Clock, Random};
-use sampler_service::http::complete;
+use sampler_service::http::Site;
 use sampler_service::security::Authenticator;
 use sampler_steering::DatabaseClock;
 use sampler_testkit::rng::Rng;
@@ -19,7 +18,6 @@ use sampler_worker::{IgnoreProgress, Parts, Worker};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 
 use super::lifecycle::{Lifecycle, ProcessState};
 use super::mutant::Mutant;
@@ -74,7 +72,7 @@ enum Program {
     Receiver {
         receiver: Arc<Receiver>,
         clock: Arc<DatabaseClock>,
-        router: Router,
+        site: Site,
         requests: Vec<AbortHandle>,
     },
     Worker {
@@ -165,11 +163,11 @@ impl Node {
                 let receiver = Receiver::new(parts, options);
                 receiver.set_prepared();
                 let api = Arc::clone(&receiver).routes(Authenticator::none());
-                let router = complete(api);
+                let site = Site::new(api);
                 Program::Receiver {
                     receiver,
                     clock,
-                    router,
+                    site,
                     requests: Vec::new(),
                 }
             }
@@ -297,22 +295,21 @@ impl Node {
                 Program::Receiver {
                     receiver,
                     clock,
-                    router,
+                    site,
                     requests,
                 },
         }) = &mut state.running
         else {
             return None;
         };
-        let (life, router) = (Arc::clone(life), router.clone());
+        let (life, site) = (Arc::clone(life), site.clone());
         let (receiver, clock) = (Arc::clone(receiver), Arc::clone(clock));
         let now = self.world.database_now();
         let task = tokio::spawn(async move {
             clock.note(Instant::now(), now);
             receiver.steering.poll().await;
             life.checkpoint().await;
-            let response = router.oneshot(request).await;
-            let (parts, body) = response.unwrap_or_else(|never| match never {}).into_parts();
+            let (parts, body) = site.answer(request).await.into_parts();
             let body = body
                 .collect()
                 .await

@@ -14,7 +14,7 @@ use sampler_api::{Cause, Control, Excluded, Span, Usage};
 use sampler_console::{Console, Keys, Parts};
 use sampler_domain::Timestamp;
 use sampler_service::environment::{Clock, SystemRandom};
-use sampler_service::http::{answer, complete};
+use sampler_service::http::Site;
 use sampler_service::security::Authenticator;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -92,7 +92,7 @@ impl Ledger {
             clock: Arc::new(Still),
             random: Arc::new(SystemRandom),
         });
-        Browser(complete(console.routes()))
+        Browser(Site::new(console.routes()))
     }
 }
 
@@ -257,7 +257,7 @@ fn invalid(kind: &str, place: &str, detail: &str) -> Response {
 }
 
 /// A console as a browser sees it.
-pub(crate) struct Browser(Router);
+pub(crate) struct Browser(Site);
 
 /// What a browser gets.
 pub(crate) struct Shown {
@@ -341,7 +341,7 @@ impl Browser {
             headers.insert(*name, value.parse().unwrap());
         }
         let request = request.body(Body::from(form.to_owned()));
-        let (head, body) = answer(self.0.clone(), request.unwrap()).await.into_parts();
+        let (head, body) = self.0.answer(request.unwrap()).await.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         Shown {
             status: head.status.as_u16(),

@@ -1,9 +1,7 @@
 //! Serving HTTP/1.1 on one port, with a limit on everything.
 
-mod browser;
-mod measure;
-mod router;
-mod trace;
+pub(crate) mod request;
+mod site;
 
 use std::convert::Infallible;
 use std::io;
@@ -34,9 +32,9 @@ use tokio_util::task::TaskTracker;
 use crate::lifecycle::Shutdown;
 use crate::problem::{Problem, kinds};
 
-pub(crate) use router::method_not_allowed;
-pub use router::{answer, complete, not_found};
-pub(crate) use trace::REQUEST_SPAN;
+pub use request::log_refusal;
+pub(crate) use site::method_not_allowed;
+pub use site::{Site, not_found};
 
 /// How long to wait before trying again where the system has no room for another connection.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
@@ -99,7 +97,7 @@ pub async fn bind(host: &str, port: u16) -> anyhow::Result<TcpListener> {
 /// Serves `router` until asked to stop. Then each answer closes its connection; [`LAST_REQUESTS`] later no further
 /// connections and requests are taken, and the requests in flight are finished.
 ///
-/// The router is [complete]d.
+/// The router becomes a [`Site`].
 pub async fn serve(listener: TcpListener, router: Router, shutdown: &Shutdown) -> io::Result<()> {
     serve_with(listener, router, shutdown, Limits::default()).await
 }
@@ -113,7 +111,7 @@ pub async fn serve_with(
 ) -> io::Result<()> {
     tracing::info!(address = %listener.local_addr()?, "listening");
     let server = Server {
-        router: complete(router),
+        site: Site::new(router),
         shutdown: shutdown.clone(),
         limits,
         places: Arc::new(Semaphore::new(limits.connections)),
@@ -150,7 +148,7 @@ pub async fn serve_with(
 /// What serves connections. Clones are the same.
 #[derive(Clone)]
 struct Server {
-    router: Router,
+    site: Site,
     shutdown: Shutdown,
     limits: Limits,
     places: Arc<Semaphore>,
@@ -245,7 +243,7 @@ impl Server {
             let problem = Problem::new(&kinds::OVERLOADED, detail).retry_after(RETRY_AFTER);
             return Ok(last(problem.into_response()));
         }
-        let answer = answer(self.router.clone(), request).await;
+        let answer = self.site.answer(request).await;
         Ok(if is_reserved || self.shutdown.is_stopping() {
             last(answer)
         } else {

@@ -15,6 +15,8 @@ pub use kinds::ProblemType;
 pub use pointer::Pointer;
 pub use sampler_api::FieldError;
 
+use crate::http::request::log_answer;
+
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// The most fields that one document names.
@@ -141,15 +143,13 @@ impl From<Problem> for sampler_api::Problem {
 }
 
 impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let document = sampler_api::Problem::from(self.clone());
-        let mut response = (self.status(), Json(document)).into_response();
-        response.headers_mut().extend(self.rest.headers.clone());
-        response
-            .headers_mut()
-            .insert(header::CONTENT_TYPE, MEDIA_TYPE);
-        // For whoever logs answers.
-        response.extensions_mut().insert(self);
+    fn into_response(mut self) -> Response {
+        log_answer(&self);
+        let (status, headers) = (self.status(), std::mem::take(&mut self.rest.headers));
+        let mut response = (status, Json(sampler_api::Problem::from(self))).into_response();
+        response.headers_mut().extend(headers);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
         response
     }
 }

@@ -7,6 +7,7 @@ use http::request::Parts;
 use sampler_domain::ClientId;
 
 use super::{Authenticator, forbidden};
+use crate::http::request::note_client;
 use crate::oauth::Claims;
 use crate::problem::Problem;
 
@@ -48,10 +49,15 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        if let Some(grant) = parts.extensions.remove::<Self>() {
-            return Ok(grant);
-        }
-        Authenticator::from_ref(state).grant(&parts.headers).await
+        let grant = match parts.extensions.remove::<Self>() {
+            Some(grant) => grant,
+            None => {
+                let authenticator = Authenticator::from_ref(state);
+                authenticator.grant(&parts.headers).await?
+            }
+        };
+        note_client(grant.client());
+        Ok(grant)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
+use sampler_service::telemetry::{self, LogFormat, LogOptions};
 use tempfile::NamedTempFile;
 
 use crate::{Variable, assert_told, environment, receiver, worker};
@@ -176,10 +177,12 @@ fn announced(settings: &[Variable<'_>], variables: &[Variable<'_>]) -> String {
     let settings = receiver(settings).unwrap();
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone());
-    tracing::subscriber::with_default(subscriber.finish(), || {
+    let options = LogOptions {
+        format: LogFormat::Text,
+        level: "info".to_owned(),
+    };
+    let subscriber = telemetry::subscriber(&options, move || writer.clone()).unwrap();
+    tracing::subscriber::with_default(subscriber, || {
         settings.announce(&environment(variables));
     });
     let bytes = log.0.lock().unwrap().clone();
