@@ -52,7 +52,7 @@ async fn run(settings: Settings, mut startup: Startup) -> anyhow::Result<()> {
     let access = settings.security.access(tokens)?;
     let console = console::routes(&settings, api.clone(), users, steering, clock, random)?;
     // Health is served from the beginning: indexing a large collection takes its time.
-    let listening = startup.listen(access, api.merge(console)).await?;
+    let serving = startup.listen(access, api.merge(console)).await?;
     let watched = Watched {
         store,
         clock: database_clock,
@@ -60,7 +60,7 @@ async fn run(settings: Settings, mut startup: Startup) -> anyhow::Result<()> {
         threshold,
     };
     let watching = prepare_and_watch(&receiver, &watched, &shutdown);
-    let running = async { tokio::join!(listening.serve(), watching) };
+    let running = async { tokio::join!(serving, watching) };
     let (served, watched) = Box::pin(running).await;
     served.and(watched)
 }

@@ -59,8 +59,6 @@ fn documented(program: &str) -> BTreeMap<String, BTreeSet<String>> {
     let page = fs::read_to_string(page).unwrap();
     let rows = page.lines().filter(|line| line.starts_with("| `"));
     let rows = rows.map(|row| row.split(" | ").collect::<Vec<_>>());
-    // A table of the bounds of histograms follows, with fewer columns.
-    let rows = rows.filter(|cells| cells.len() > 2);
     rows.map(|cells| {
         let name = cells[0].trim_start_matches("| ").trim_matches('`');
         let parts = cells[2]

@@ -48,14 +48,14 @@ async fn run(settings: Settings, mut startup: Startup) -> anyhow::Result<()> {
     check_database(&store, &mut startup.health);
     // Health is served from the beginning: indexing a large collection takes its time.
     let help = problem::routes(problem::kinds::ALL.iter().collect());
-    let listening = startup.listen(access, help).await?;
+    let serving = startup.listen(access, help).await?;
     let working = async {
         let policy = settings.sampling.policy();
         let ended = Box::pin(work(&worker, &policy, &*clock, &store, &shutdown)).await;
         shutdown.begin();
         ended
     };
-    let running = async { tokio::join!(listening.serve(), working) };
+    let running = async { tokio::join!(serving, working) };
     let (served, ended) = Box::pin(running).await;
     served.and(ended)
 }

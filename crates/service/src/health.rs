@@ -6,169 +6,157 @@
 //!
 //! - `GET /healthcheck` is `{"healthy":true}`, with the names of `warnings` if there are any, or a
 //!   problem that names the probes that fail. It may need a token ([`Authenticator`]).
-//! - `GET /healthz/live` needs nothing but a program that still answers: only its failure is a
-//!   reason to restart the program.
+//! - `GET /healthz/live` needs nothing but a program that still answers.
 //! - `GET /healthz/ready` fails with the probes, too, and once the program was asked to stop. It
 //!   needs no token, so it does not name the probes that fail.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Json;
 use axum::Router;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::future::{BoxFuture, FutureExt, join_all, ready};
 use http::HeaderMap;
-use serde_json::json;
+use sampler_api::Healthy;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use crate::lifecycle::Shutdown;
 use crate::problem::{Problem, kinds};
 use crate::security::Authenticator;
 
-/// How long a check may take before it counts as failed.
+/// How long a probe may take before it counts as failed.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Says whether something is well.
-type Check = Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
-
-/// Says whether something needs attention.
-type Warning = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// All probes of a program. A clone has the probes that existed when it was cloned.
 #[derive(Clone)]
 pub struct Health {
     shutdown: Shutdown,
-    checks: Vec<(&'static str, Check)>,
-    warnings: Vec<(&'static str, Warning)>,
+    probes: Vec<Probe>,
+}
+
+#[derive(Clone)]
+struct Probe {
+    /// For the answers.
+    name: &'static str,
+    is_well: Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>,
+    is_warning: bool,
 }
 
 impl Health {
     /// A program that is well as long as nothing else is said.
     pub fn new(shutdown: Shutdown) -> Self {
-        Self {
-            shutdown,
-            checks: Vec::new(),
-            warnings: Vec::new(),
-        }
+        let probes = Vec::new();
+        Self { shutdown, probes }
     }
 
-    /// Adds a probe that is well for `threshold` after each beat of what is returned, and after
-    /// now. The name is for the answers.
+    /// Adds a probe that is well for `threshold` after each beat of what is returned, and after now.
     pub fn progress(&mut self, name: &'static str, threshold: Duration) -> Progress {
-        let progress = Progress {
-            began: Instant::now(),
-            last: Arc::default(),
-            threshold,
-        };
+        let progress = Progress(Arc::new(Mutex::new(Instant::now())));
         let reported = progress.clone();
-        self.check(name, move || ready(reported.is_recent()));
+        self.check(name, move || ready(reported.last().elapsed() <= threshold));
         progress
     }
 
-    /// Adds a probe that is well where `check` yields true within two seconds. It may be dropped then.
-    pub fn check<F>(&mut self, name: &'static str, check: impl Fn() -> F + Send + Sync + 'static)
+    /// Adds a probe that is well where `is_well` yields true within two seconds. It may be dropped then.
+    pub fn check<F>(&mut self, name: &'static str, is_well: impl Fn() -> F + Send + Sync + 'static)
     where
         F: Future<Output = bool> + Send + 'static,
     {
-        self.checks.push((name, Arc::new(move || check().boxed())));
+        self.probes.push(Probe {
+            name,
+            is_well: Arc::new(move || is_well().boxed()),
+            is_warning: false,
+        });
     }
 
-    /// Adds a warning, which is active while `check` yields true. It does not make the program
-    /// unhealthy.
+    /// Adds a warning, which is active while `stands` yields true.
     pub fn warning(
         &mut self,
         name: &'static str,
-        check: impl Fn() -> bool + Send + Sync + 'static,
+        stands: impl Fn() -> bool + Send + Sync + 'static,
     ) {
-        self.warnings.push((name, Arc::new(check)));
+        self.probes.push(Probe {
+            name,
+            is_well: Arc::new(move || ready(!stands()).boxed()),
+            is_warning: true,
+        });
     }
 
-    /// The names of the checks that fail.
-    pub async fn failing(&self) -> Vec<&'static str> {
-        let asked = self.checks.iter().map(async |(name, check)| {
-            let is_well = timeout(CHECK_TIMEOUT, check()).await;
-            (!is_well.unwrap_or(false)).then_some(*name)
+    /// The names of the probes that fail, or of the warnings.
+    async fn failing(&self, warnings: bool) -> Vec<&'static str> {
+        let probes = self.probes.iter().filter(|it| it.is_warning == warnings);
+        let asked = probes.map(async |probe| {
+            let is_well = timeout(CHECK_TIMEOUT, (probe.is_well)()).await;
+            (!is_well.unwrap_or(false)).then_some(probe.name)
         });
         join_all(asked).await.into_iter().flatten().collect()
     }
 
     /// The routes of the probes; `GET /healthcheck` is for `monitors` alone.
     pub fn routes(self, monitors: Authenticator) -> Router {
-        let named = Router::new()
-            .route("/healthcheck", get(healthcheck))
-            .with_state((self.clone(), monitors));
+        let live = async || Json(json!({"status": "live"}));
         Router::new()
-            .route(
-                "/healthz/live",
-                get(async || Json(json!({"status": "live"}))),
-            )
+            .route("/healthcheck", get(healthcheck))
+            .route("/healthz/live", get(live))
             .route("/healthz/ready", get(is_ready))
-            .with_state(self)
-            .merge(named)
+            .with_state((self, monitors))
     }
 }
 
 /// Reports the progress of something that must never hang. Clones are the same. It goes by a clock
 /// that does not step: a correction of the machine's clock is not a standstill, and hides none.
 #[derive(Clone)]
-pub struct Progress {
-    began: Instant,
-    /// The time of the last progress, in ms since it began.
-    last: Arc<AtomicU64>,
-    threshold: Duration,
-}
+pub struct Progress(Arc<Mutex<Instant>>);
 
 impl Progress {
     pub fn beat(&self) {
-        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last.store(now, Ordering::Relaxed);
+        *self.last() = Instant::now();
     }
 
-    fn is_recent(&self) -> bool {
-        let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
-        self.began.elapsed().saturating_sub(last) <= self.threshold
+    fn last(&self) -> MutexGuard<'_, Instant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 async fn healthcheck(
     State((health, monitors)): State<(Health, Authenticator)>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Json<Healthy>, Problem> {
     monitors.admit_to_health(&headers).await?;
-    let failing = health.failing().await;
+    let failing = health.failing(false).await;
     if !failing.is_empty() {
         let detail = format!("These fail: {}.", failing.join(", "));
         let problem = Problem::new(&kinds::UNHEALTHY, detail);
         return Err(problem.member("healthy", false).member("probes", failing));
     }
-    let standing = health.warnings.iter().filter(|(_, stands)| stands());
+    let warnings = health.failing(true).await;
     // Exactly the answer of the original Sampler, if there are no warnings.
-    let healthy = sampler_api::Healthy {
+    Ok(Json(Healthy {
         healthy: true,
-        warnings: standing.map(|&(name, _)| name.to_owned()).collect(),
-    };
-    Ok(Json(healthy).into_response())
+        warnings: warnings.into_iter().map(str::to_owned).collect(),
+    }))
 }
 
-async fn is_ready(State(health): State<Health>) -> Result<Response, Problem> {
+async fn is_ready(
+    State((health, _)): State<(Health, Authenticator)>,
+) -> Result<Json<Value>, Problem> {
     if health.shutdown.is_stopping() {
         let detail = "The program was asked to stop and takes in nothing new.";
         return Err(Problem::new(&kinds::SHUTTING_DOWN, detail));
     }
-    if !health.failing().await.is_empty() {
+    if !health.failing(false).await.is_empty() {
         let detail = "The program is unhealthy. The health check says more.";
         return Err(Problem::new(&kinds::UNHEALTHY, detail));
     }
-    Ok(Json(json!({"status": "ready"})).into_response())
+    Ok(Json(json!({"status": "ready"})))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use axum::body::Body;
     use http::Request;
@@ -180,7 +168,7 @@ mod tests {
     use super::*;
 
     fn healthy() -> Health {
-        Health::new(Shutdown::new())
+        Health::new(Shutdown::default())
     }
 
     async fn ask(health: &Health, path: &str) -> (u16, Value) {
@@ -273,7 +261,7 @@ mod tests {
     async fn a_check_that_hangs_fails() {
         let mut health = healthy();
         health.check("database", std::future::pending);
-        assert_eq!(health.failing().await, ["database"]);
+        assert_eq!(health.failing(false).await, ["database"]);
     }
 
     #[tokio::test]

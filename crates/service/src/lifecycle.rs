@@ -6,7 +6,6 @@
 //! unfinished work is abandoned, and the program ends within [`STOP_BUDGET`]. That is an orderly
 //! end, too: another instance finds the work again. A second signal ends the program at once.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
@@ -36,10 +35,6 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Cancelled when the program must take no new work.
     pub fn soft(&self) -> &CancellationToken {
         &self.soft
@@ -60,31 +55,11 @@ impl Shutdown {
     }
 }
 
-/// How a program ended: its exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// All was finished, or let go of after the budget.
-    Orderly = 0,
-    /// The program could not continue; the log says why.
-    Failed = 1,
-    /// A second SIGINT came.
-    Interrupted = 130,
-    /// A second SIGTERM came.
-    Terminated = 143,
-}
-
-impl From<End> for ExitCode {
-    fn from(end: End) -> Self {
-        Self::from(end as u8)
-    }
-}
-
 /// Runs a whole program: a runtime with all its threads, the signals, and `body`, which must return once the
 /// soft token is cancelled and it has finished. Returns when `body` has ended, or the budget has run out, or a
-/// second signal has come. The program must then exit with the code of the returned value.
-///
-/// An error of `body` is logged here.
-pub fn run_until_stopped<F, B>(body: B) -> End
+/// second signal has come. The program must then exit with the returned code: 0 if all was finished, or let go of after
+/// the budget; 1 after an error of `body`, which is logged here; and 128 more than the number of a second signal.
+pub fn run_until_stopped<F, B>(body: B) -> u8
 where
     B: FnOnce(Shutdown) -> F,
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -99,7 +74,7 @@ where
     end
 }
 
-async fn drive<F, B>(body: B) -> End
+async fn drive<F, B>(body: B) -> u8
 where
     B: FnOnce(Shutdown) -> F,
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -108,7 +83,7 @@ where
     let [Ok(mut interrupt), Ok(mut terminate)] = listened else {
         return end_of(Ok(Err(anyhow::anyhow!("signals cannot be received"))));
     };
-    let shutdown = Shutdown::new();
+    let shutdown = Shutdown::default();
     // A task, so that what it has begun goes on where it is no longer waited for.
     let mut body = tokio::spawn(body(shutdown.clone()));
     tokio::select! {
@@ -136,24 +111,24 @@ where
     }
 }
 
-/// Waits for a signal, and returns the end that a second one is.
-async fn next(interrupt: &mut Signal, terminate: &mut Signal) -> End {
+/// Waits for a signal, and returns the code of the end that a second one is.
+async fn next(interrupt: &mut Signal, terminate: &mut Signal) -> u8 {
     tokio::select! {
-        _ = interrupt.recv() => End::Interrupted,
-        _ = terminate.recv() => End::Terminated,
+        _ = interrupt.recv() => 130,
+        _ = terminate.recv() => 143,
     }
 }
 
-fn end_of(ended: Result<anyhow::Result<()>, JoinError>) -> End {
+fn end_of(ended: Result<anyhow::Result<()>, JoinError>) -> u8 {
     // Of a panic, the hook has logged what it said.
     let Err(error) = ended.map_err(anyhow::Error::from).flatten() else {
         tracing::info!("stopped");
-        return End::Orderly;
+        return 0;
     };
     tracing::error!(
         code = "program.failed",
         error = format!("{error:#}"),
         "the program failed"
     );
-    End::Failed
+    1
 }

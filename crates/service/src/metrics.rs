@@ -3,10 +3,9 @@
 //! Whoever measures something counts it with the macros of the crate `metrics`, under a name that the
 //! table (`table.rs`) declares. What is only looked up when somebody asks is set by a reading ([`Metrics::read`]).
 
-mod document;
-mod process;
 mod table;
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,17 +23,32 @@ use metrics::{
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
+use procfs::ProcResult;
+use procfs::process::{LimitValue, Process};
 use tokio::time::sleep;
 
 use crate::security::Authenticator;
 use table::{METRICS, Metric, MetricKind, Values};
 
-pub use document::document;
-
 const CLASSIC_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// How often what histograms have gathered is sorted into their buckets.
 const UPKEEP: Duration = Duration::from_secs(5);
+
+/// A counter that the system keeps.
+const CPU_SECONDS: &str = "process_cpu_seconds_total";
+
+/// The beginning of the document for operators.
+const HEAD: &str = "
+`GET /metrics` serves them in Prometheus's text format: see [operations.md](operations.md#metrics) for who may read \
+them. Each instance reports its own numbers; add them up where they are collected. A histogram is stored as \
+`…_bucket`, by the upper bounds below, `…_sum` and `…_count`.
+
+No label has a value that a client chose: there are as many series as the table says, whatever is sent.
+
+| Metric | Type | Labels | What it is |
+| --- | --- | --- | --- |
+";
 
 /// The metrics of a program.
 pub struct Metrics {
@@ -59,7 +73,7 @@ impl Metrics {
         let recorder = recorder();
         with_local_recorder(&recorder, || {
             of_program(program)
-                .filter(|metric| metric.name != process::CPU_SECONDS)
+                .filter(|metric| metric.name != CPU_SECONDS)
                 .for_each(begin);
         });
         let metrics = Self {
@@ -84,12 +98,13 @@ impl Metrics {
             of_program(self.program).for_each(describe);
             gauge!("sampler_build_info", "program" => self.program, "version" => self.version)
                 .set(1);
-            process::read();
+            // What the system does not tell is left out.
+            let _ = read_process();
             for read in &self.readings {
                 read();
             }
         });
-        self.counted.render() + &now.handle().render() + &process::cpu_seconds()
+        self.counted.render() + &now.handle().render()
     }
 
     /// Keeps histograms small, for ever.
@@ -102,20 +117,20 @@ impl Metrics {
 }
 
 fn of_program(program: &str) -> impl Iterator<Item = &'static Metric> {
-    METRICS.iter().filter(move |metric| metric.is_of(program))
+    let is_its = move |metric: &&Metric| metric.of.is_none_or(|of| of == program);
+    METRICS.iter().filter(is_its)
 }
 
 /// An empty recorder, with the buckets of all histograms.
 fn recorder() -> PrometheusRecorder {
-    let histograms = METRICS.iter().filter_map(|metric| match metric.kind {
-        MetricKind::Histogram(bounds) => Some((metric.name, bounds)),
-        MetricKind::Counter | MetricKind::Gauge => None,
-    });
-    let builder = histograms.fold(PrometheusBuilder::new(), |builder, (name, bounds)| {
-        let matcher = Matcher::Full(name.to_owned());
-        let builder = builder.set_buckets_for_metric(matcher, bounds);
-        builder.expect("a histogram has buckets")
-    });
+    let mut builder = PrometheusBuilder::new();
+    for metric in METRICS {
+        if let MetricKind::Histogram(bounds) = metric.kind {
+            let matcher = Matcher::Full(metric.name.to_owned());
+            let buckets = builder.set_buckets_for_metric(matcher, bounds);
+            builder = buckets.expect("a histogram has buckets");
+        }
+    }
     builder.build_recorder()
 }
 
@@ -141,22 +156,36 @@ fn describe(metric: &'static Metric) {
 
 /// All combinations of the values of a metric's labels; none where a label has others than known words.
 fn combinations(metric: &'static Metric) -> Vec<Vec<Label>> {
-    let mut all = vec![Vec::new()];
-    for label in metric.labels {
-        let words = match label.values {
-            Values::Words(words) => words,
-            Values::Bounded(_) => &[],
+    let mut all: Vec<Vec<Label>> = vec![Vec::new()];
+    for (name, values) in metric.labels {
+        let Values::Words(words) = values else {
+            return Vec::new();
         };
-        let extend = |labels: Vec<Label>| {
-            words.iter().map(move |word| {
-                let mut labels = labels.clone();
-                labels.push(Label::from_static_parts(label.name, word));
-                labels
-            })
-        };
-        all = all.into_iter().flat_map(extend).collect();
+        let mut longer = Vec::new();
+        for labels in all {
+            for word in *words {
+                let label = Label::from_static_parts(name, word);
+                longer.push([&labels[..], &[label]].concat());
+            }
+        }
+        all = longer;
     }
     all
+}
+
+/// Sets the standard metrics of a process, as Prometheus's client libraries name them.
+fn read_process() -> ProcResult<()> {
+    let process = Process::myself()?;
+    let (stat, ticks) = (process.stat()?, procfs::ticks_per_second());
+    counter!(CPU_SECONDS).absolute((stat.utime + stat.stime) / ticks);
+    gauge!("process_resident_memory_bytes").set((stat.rss * procfs::page_size()) as f64);
+    gauge!("process_open_fds").set(process.fd_count()? as f64);
+    if let LimitValue::Value(most) = process.limits()?.max_open_files.soft_limit {
+        gauge!("process_max_fds").set(most as f64);
+    }
+    let started = procfs::boot_time_secs()? + stat.starttime / ticks;
+    gauge!("process_start_time_seconds").set(started as f64);
+    Ok(())
 }
 
 /// The route `GET /metrics`, for `monitors` alone.
@@ -174,6 +203,34 @@ async fn show(
         return problem.into_response();
     }
     ([(CONTENT_TYPE, CLASSIC_TEXT)], metrics.render()).into_response()
+}
+
+/// The metrics of a program in Markdown.
+pub fn document(program: &str) -> String {
+    let mut text = format!("# Metrics of `{program}`\n{HEAD}");
+    for metric in of_program(program) {
+        let (name, help) = (metric.name, metric.help);
+        let kind = match metric.kind {
+            MetricKind::Counter => "counter".to_owned(),
+            MetricKind::Gauge => "gauge".to_owned(),
+            MetricKind::Histogram(bounds) => {
+                let bounds: Vec<_> = bounds.iter().map(ToString::to_string).collect();
+                format!("histogram: {}", bounds.join(", "))
+            }
+        };
+        let labels: Vec<_> = metric.labels.iter().map(label).collect();
+        let labels = labels.join("; ");
+        let _ = writeln!(text, "| `{name}` | {kind} | {labels} | {help} |");
+    }
+    text
+}
+
+fn label((name, values): &(&str, Values)) -> String {
+    let values = match values {
+        Values::Words(words) => format!("`{}`", words.join("`, `")),
+        Values::Bounded(what) => (*what).to_owned(),
+    };
+    format!("`{name}`: {values}")
 }
 
 #[cfg(test)]
@@ -255,5 +312,26 @@ mod tests {
         assert!(samples(&metrics.render()).contains(&"sampler_clock_offset_seconds -1.5"));
         *value.lock().unwrap() = None;
         assert!(!metrics.render().contains(name));
+    }
+
+    #[test]
+    fn the_system_tells_of_the_process() {
+        let (_recorder, metrics) = Metrics::new("sampler-worker", "1");
+        let text = metrics.render();
+        for (name, least) in [
+            ("process_cpu_seconds_total", 0.0),
+            ("process_resident_memory_bytes", 1e6),
+            ("process_open_fds", 3.0),
+            ("process_max_fds", 3.0),
+            ("process_start_time_seconds", 1.7e9),
+        ] {
+            let of_it = |line: &&str| line.starts_with(name);
+            let found: Vec<_> = samples(&text).into_iter().filter(of_it).collect();
+            let [sample] = found[..] else {
+                panic!("{name}: {text}");
+            };
+            let (_, value) = sample.split_once(' ').unwrap();
+            assert!(value.parse::<f64>().unwrap() >= least, "{sample}");
+        }
     }
 }

@@ -11,13 +11,12 @@ use futures_util::future::{join, try_join_all};
 use sampler_store::{Limiter, StoreError};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use serde_json::Value;
-use tokio::net::TcpListener;
 use tracing::{info, warn};
 use url::Url;
 
 use crate::environment::{Clock, SystemClock};
 use crate::health::Health;
-use crate::http::{bind, serve};
+use crate::http::{Limits, bind, serve};
 use crate::lifecycle::{Shutdown, run_until_stopped};
 use crate::metrics::{self, Metrics};
 use crate::security::{Access, Authenticator};
@@ -119,15 +118,11 @@ fn announce(program: &str, version: &str, variable: impl Fn(&str) -> Option<Stri
     let app = variable("VCAP_APPLICATION").filter(|text| !text.is_empty());
     let described = app.as_deref().map(serde_json::from_str::<Value>);
     let described = described.and_then(Result::ok).unwrap_or_default();
-    let said = |name: &str| described.get(name).and_then(Value::as_str);
     info!(
         service.name = program,
         service.version = version,
-        cloudfoundry.org.name = said("organization_name"),
-        cloudfoundry.space.name = said("space_name"),
-        cloudfoundry.app.name = said("application_name"),
-        cloudfoundry.app.id = said("application_id"),
-        cloudfoundry.app.version = said("application_version"),
+        cloudfoundry.app.name = described["application_name"].as_str(),
+        cloudfoundry.app.id = described["application_id"].as_str(),
         cloudfoundry.app.instance.id = variable("CF_INSTANCE_INDEX"),
         "starting"
     );
@@ -135,9 +130,14 @@ fn announce(program: &str, version: &str, variable: impl Fn(&str) -> Option<Stri
 }
 
 impl Startup {
-    /// Listens, to serve `routes`, the health checks and the metrics.
-    pub async fn listen(self, access: Access, routes: Router) -> anyhow::Result<Listening> {
-        let metrics = Arc::new(self.metrics);
+    /// Listens, to serve `routes`, the health checks and the metrics. What is returned serves them until the shutdown,
+    /// and keeps the keys fresh that check tokens.
+    pub async fn listen(
+        self,
+        access: Access,
+        routes: Router,
+    ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
+        let (metrics, shutdown) = (Arc::new(self.metrics), self.shutdown);
         let interface = self.ports.interface(self.is_on_platform);
         let routes = routes
             .merge(self.health.routes(access.health))
@@ -147,33 +147,14 @@ impl Startup {
             let apart = metrics::routes(&metrics, Authenticator::none());
             ports.push((bind(interface, port).await?, apart));
         }
-        Ok(Listening {
-            ports,
-            metrics,
-            tokens: access.metrics,
-            shutdown: self.shutdown,
+        Ok(async move {
+            let serve = |(listener, routes)| serve(listener, routes, &shutdown, Limits::default());
+            let serving = try_join_all(ports.into_iter().map(serve));
+            tokio::select! {
+                ended = serving => ended.map(drop).context("serving HTTP"),
+                _ = join(access.metrics.keep_fresh(), metrics.keep_up()) => Ok(()),
+            }
         })
-    }
-}
-
-/// The ports of a program, and what is served on each.
-pub struct Listening {
-    ports: Vec<(TcpListener, Router)>,
-    metrics: Arc<Metrics>,
-    tokens: Authenticator,
-    shutdown: Shutdown,
-}
-
-impl Listening {
-    /// Serves until the shutdown, and keeps the keys fresh that check tokens.
-    pub async fn serve(self) -> anyhow::Result<()> {
-        let ports = self.ports.into_iter();
-        let serving = ports.map(|(listener, routes)| serve(listener, routes, &self.shutdown));
-        let serving = async { try_join_all(serving).await.context("serving HTTP") };
-        tokio::select! {
-            ended = serving => ended.map(drop),
-            _ = join(self.tokens.keep_fresh(), self.metrics.keep_up()) => Ok(()),
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod traces;
 
-use std::fmt::{Debug, Write as _};
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::panic::PanicHookInfo;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use anyhow::Context as _;
 use metrics::counter;
 use sampler_domain::text::escape_json;
 use sampler_store::Limiter;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json, to_value};
 use tracing::callsite::Identifier;
-use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_serde::fields::AsMap;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
@@ -57,53 +57,39 @@ pub enum LogFormat {
 
 /// Logs to standard output from now on, panics included; exports traces, if that is wanted. Once per process.
 pub fn init(options: &LogOptions, traces: Option<&Traces>) -> anyhow::Result<()> {
-    let is_text = match options.format {
-        LogFormat::Auto => io::stdout().is_terminal(),
-        LogFormat::Json => false,
-        LogFormat::Text => true,
-    };
-    Registry::default()
-        .with(log(is_text, &options.level, io::stdout)?)
-        .with(traces.map(Traces::layer))
+    subscriber(options, traces, io::stdout)?
         .try_init()
         .context("the log is there already")?;
     std::panic::set_hook(Box::new(log_panic));
     Ok(())
 }
 
-/// What logs to a writer, which is no terminal.
+/// What logs to a writer, and exports traces.
 pub fn subscriber<W, F>(
     options: &LogOptions,
+    traces: Option<&Traces>,
     writer: F,
 ) -> anyhow::Result<impl Subscriber + Send + Sync + use<W, F>>
 where
     W: Write + 'static,
     F: Fn() -> W + Send + Sync + 'static,
 {
-    let log = log(options.format == LogFormat::Text, &options.level, writer)?;
-    Ok(Registry::default().with(log))
-}
-
-fn log<W, F>(
-    is_text: bool,
-    level: &str,
-    writer: F,
-) -> anyhow::Result<impl Layer<Registry> + Send + Sync + use<W, F>>
-where
-    W: Write + 'static,
-    F: Fn() -> W + Send + Sync + 'static,
-{
-    let filter = EnvFilter::try_new(level).context("reading the level of the log")?;
+    let filter = EnvFilter::try_new(&options.level).context("reading the level of the log")?;
     let log = Log {
-        is_text,
+        is_text: match options.format {
+            LogFormat::Auto => io::stdout().is_terminal(),
+            LogFormat::Json => false,
+            LogFormat::Text => true,
+        },
         writer,
         of_requests: Limiter::new(LINES, PERIOD),
     };
-    Ok(log.with_filter(filter))
+    let log = Registry::default().with(log.with_filter(filter));
+    Ok(log.with(traces.map(Traces::layer)))
 }
 
-/// Counts events, and writes each as a line: a JSON object with `timestamp`, `level`, `message`, the fields of the
-/// event, `target`, and the ids of the request; or text for people.
+/// Counts events, and writes each as a line: a JSON object with `timestamp`, `level`, `target`, `message`, the fields
+/// of the event, and the ids of the request; or text for people.
 struct Log<F> {
     is_text: bool,
     writer: F,
@@ -119,103 +105,59 @@ where
     F: Fn() -> W + 'static,
 {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let (metadata, mut fields) = (event.metadata(), Fields::default());
-        event.record(&mut fields);
+        let (metadata, fields) = (event.metadata(), to_value(event.field_map()));
+        let fields = fields.unwrap_or_default();
         count(metadata, &fields);
         let ids = request::ids();
         if ids.is_some() && *metadata.level() <= Level::INFO {
-            let client = fields.text("client").map(str::to_owned);
-            if self
-                .of_requests
-                .admit((metadata.callsite(), client))
-                .is_none()
-            {
+            let client = fields["client"].as_str().map(str::to_owned);
+            let admitted = self.of_requests.admit((metadata.callsite(), client));
+            if admitted.is_none() {
                 return;
             }
         }
-        for (name, id) in ids.into_iter().flatten() {
-            fields.0.extend(id.map(|id| (name.to_owned(), id.into())));
+        let mut line = json!({
+            "timestamp": SystemClock.now().to_string(),
+            "level": metadata.level().as_str(),
+            "target": metadata.target(),
+        });
+        if let (Value::Object(line), Value::Object(fields)) = (&mut line, fields) {
+            line.extend(fields);
+            let ids = ids.into_iter().flatten();
+            line.extend(ids.filter_map(|(name, id)| Some((name.to_owned(), id?.into()))));
         }
-        let line = if self.is_text {
-            text(metadata, fields)
-        } else {
-            json(metadata, fields)
+        let line = match line {
+            Value::Object(members) if self.is_text => text(members),
+            line => line.to_string(),
         };
         let _ = writeln!((self.writer)(), "{}", escape_json(&line));
     }
 }
 
 /// Counts warnings and errors by their `code`, so that an alarm needs no search of the log.
-fn count(metadata: &Metadata<'_>, fields: &Fields) {
+fn count(metadata: &Metadata<'_>, fields: &Value) {
     let level = match *metadata.level() {
         Level::ERROR => "error",
         Level::WARN => "warn",
         _ => return,
     };
     let is_ours = metadata.target().starts_with(OURS);
-    let code = fields.text("code").filter(|_| is_ours);
+    let code = fields["code"].as_str().filter(|_| is_ours);
     let code = code.unwrap_or(NO_CODE).to_owned();
     counter!("sampler_log_events_total", "level" => level, "code" => code).increment(1);
 }
 
-fn json(metadata: &Metadata<'_>, fields: Fields) -> String {
-    let mut line = Map::new();
-    line.insert("timestamp".to_owned(), SystemClock.now().to_string().into());
-    line.insert("level".to_owned(), metadata.level().as_str().into());
-    line.extend(fields.0);
-    line.insert("target".to_owned(), metadata.target().into());
-    Value::Object(line).to_string()
-}
-
-fn text(metadata: &Metadata<'_>, mut fields: Fields) -> String {
-    let message = fields.0.shift_remove("message");
-    let message = message.as_ref().and_then(Value::as_str).unwrap_or_default();
-    let (now, level, target) = (SystemClock.now(), metadata.level(), metadata.target());
-    let mut line = format!("{now} {level:>5} {target}: {message}").replace('\n', " ");
-    for (name, value) in fields.0 {
-        let _ = write!(line, " {name}={value}");
+/// A line for people: what every line has stands in front, without its name.
+fn text(mut members: Map<String, Value>) -> String {
+    let mut line = String::new();
+    for name in ["timestamp", "level", "target", "message"] {
+        let value = members.shift_remove(name).unwrap_or_default();
+        let _ = write!(line, "{} ", value.as_str().unwrap_or_default());
     }
-    line
-}
-
-/// The fields of an event.
-#[derive(Default)]
-struct Fields(Map<String, Value>);
-
-impl Fields {
-    fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.as_str()
+    for (name, value) in members {
+        let _ = write!(line, "{name}={value} ");
     }
-
-    fn add(&mut self, field: &Field, value: impl Into<Value>) {
-        self.0.insert(field.name().to_owned(), value.into());
-    }
-}
-
-impl Visit for Fields {
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.add(field, value);
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.add(field, value);
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.add(field, value);
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.add(field, value);
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field, value);
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.add(field, format!("{value:?}"));
-    }
+    line.trim_end().replace('\n', " ")
 }
 
 /// A panic is one line like any other error, not the several that would tear a log apart.
@@ -260,7 +202,7 @@ mod tests {
             format,
             level: level.to_owned(),
         };
-        let subscriber = subscriber(&options, move || writer.clone());
+        let subscriber = subscriber(&options, None, move || writer.clone());
         let subscriber = subscriber.unwrap();
         tracing::subscriber::with_default(subscriber, act);
         let bytes = page.0.lock().unwrap().clone();

@@ -169,7 +169,7 @@ async fn a_database_that_is_away_is_told_of_once_a_minute() {
         format: LogFormat::Json,
         level: "warn".to_owned(),
     };
-    let log = telemetry::subscriber(&options, std::io::sink).unwrap();
+    let log = telemetry::subscriber(&options, None, std::io::sink).unwrap();
     let _logging = tracing::subscriber::set_default(log);
     let world = world();
     let steering = &world.steering;

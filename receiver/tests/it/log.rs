@@ -19,7 +19,7 @@ impl Log {
             level: "trace".to_owned(),
         };
         let writer = self.clone();
-        telemetry::subscriber(&options, move || writer.clone()).unwrap()
+        telemetry::subscriber(&options, None, move || writer.clone()).unwrap()
     }
 
     pub(crate) fn text(&self) -> String {

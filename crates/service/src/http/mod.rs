@@ -5,6 +5,7 @@ mod site;
 
 use std::convert::Infallible;
 use std::io;
+use std::io::ErrorKind::{ConnectionAborted, ConnectionReset};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,16 +13,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
-use axum::extract::Request;
+use axum::body::Body;
 use axum::http::header::CONNECTION;
-use axum::http::{HeaderValue, Uri};
+use axum::http::{HeaderValue, Request, Uri};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use sampler_store::Limiter;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
@@ -37,10 +37,7 @@ pub(crate) use site::method_not_allowed;
 pub use site::{Site, not_found};
 
 /// How long to wait before trying again where the system has no room for another connection.
-const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
-
-/// Connections that cannot be taken are worth a line in this time.
-const FAILURE_PERIOD: Duration = Duration::from_mins(1);
+const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a connection may send further requests once the program was asked to stop. The client, such as a
 /// router that keeps connections, does not know of the stop yet: a request that is sent while the connection
@@ -50,10 +47,19 @@ const LAST_REQUESTS: Duration = Duration::from_secs(2);
 /// How long a connection may still send its first request then.
 const FIRST_REQUEST: Duration = Duration::from_millis(500);
 
+/// How long a reserved connection may take for a head.
+const RESERVED_HEAD: Duration = Duration::from_secs(5);
+
 /// `Retry-After`, in seconds, for a client that got no connection.
 const RETRY_AFTER: u64 = 1;
 
-/// How much of everything a server takes.
+/// Headers of one request.
+const HEADERS: usize = 100;
+
+/// Bytes of one head; and of what is read ahead, or waits to be written.
+const HEAD_BYTES: usize = 16 * 1024;
+
+/// What a server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections that are open at a time.
@@ -64,14 +70,8 @@ pub struct Limits {
     /// seconds for which the router of Cloud Foundry keeps its idle connections: the router must close first, or
     /// it loses a request.
     pub head: Duration,
-    /// The same for reserved connections.
-    pub reserved_head: Duration,
     /// How long a client may take none of an answer.
     pub write: Duration,
-    /// Headers of one request.
-    pub headers: usize,
-    /// Bytes of one head; and of what is read ahead, or waits to be written.
-    pub head_bytes: usize,
 }
 
 impl Default for Limits {
@@ -80,10 +80,7 @@ impl Default for Limits {
             connections: 3_200,
             reserved: 64,
             head: Duration::from_mins(2),
-            reserved_head: Duration::from_secs(5),
             write: Duration::from_secs(30),
-            headers: 100,
-            head_bytes: 16 * 1024,
         }
     }
 }
@@ -94,16 +91,9 @@ pub async fn bind(host: &str, port: u16) -> anyhow::Result<TcpListener> {
     listener.with_context(|| format!("listening on {host}:{port}"))
 }
 
-/// Serves `router` until asked to stop. Then each answer closes its connection; [`LAST_REQUESTS`] later no further
-/// connections and requests are taken, and the requests in flight are finished.
-///
-/// The router becomes a [`Site`].
-pub async fn serve(listener: TcpListener, router: Router, shutdown: &Shutdown) -> io::Result<()> {
-    serve_with(listener, router, shutdown, Limits::default()).await
-}
-
-/// [`serve`] with other limits.
-pub async fn serve_with(
+/// Serves `router`, as a [`Site`], until asked to stop. Then each answer closes its connection; [`LAST_REQUESTS`]
+/// later no further connections and requests are taken, and the requests in flight are finished.
+pub async fn serve(
     listener: TcpListener,
     router: Router,
     shutdown: &Shutdown,
@@ -114,29 +104,26 @@ pub async fn serve_with(
         site: Site::new(router),
         shutdown: shutdown.clone(),
         limits,
-        places: Arc::new(Semaphore::new(limits.connections)),
-        reserved: Arc::new(Semaphore::new(limits.reserved)),
-        failures: Arc::new(Limiter::new(1, FAILURE_PERIOD)),
+        places: Arc::new(Semaphore::new(limits.connections + limits.reserved)),
         closing: CancellationToken::new(),
     };
     let connections = TaskTracker::new();
     connections.close();
-    let drained = async {
+    let mut drained = pin!(async {
         shutdown.soft().cancelled().await;
         let _ = timeout(LAST_REQUESTS, connections.wait()).await;
-    };
-    let mut drained = pin!(drained);
+    });
     loop {
         tokio::select! {
-            (stream, place) = server.accept(&listener) => {
-                connections.spawn(server.clone().serve_connection(stream, place));
+            accepted = server.accept(&listener) => {
+                connections.spawn(server.clone().serve(accepted));
             }
             () = &mut drained => break,
         }
     }
     // What the system has accepted already: its clients may have sent their requests.
-    while let Some((stream, place)) = server.accept(&listener).now_or_never() {
-        connections.spawn(server.clone().serve_connection(stream, place));
+    while let Some(accepted) = server.accept(&listener).now_or_never() {
+        connections.spawn(server.clone().serve(accepted));
     }
     drop(listener);
     server.closing.cancel();
@@ -152,51 +139,36 @@ struct Server {
     shutdown: Shutdown,
     limits: Limits,
     places: Arc<Semaphore>,
-    reserved: Arc<Semaphore>,
-    failures: Arc<Limiter<()>>,
     /// Cancelled when connections take no further request.
     closing: CancellationToken,
 }
 
-/// The place of a connection, for as long as the connection is open.
-struct Place {
-    _permit: OwnedSemaphorePermit,
-    is_reserved: bool,
-}
+/// A connection, its place for as long as it is open, and whether only reserved places were left.
+type Accepted = (TcpStream, OwnedSemaphorePermit, bool);
 
 impl Server {
-    async fn accept(&self, listener: &TcpListener) -> (TcpStream, Place) {
+    async fn accept(&self, listener: &TcpListener) -> Accepted {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => return (stream, self.place().await),
-                Err(error) if is_of_the_client(&error) => {}
+                Ok((stream, _)) => {
+                    let place = Arc::clone(&self.places).acquire_owned().await;
+                    let place = place.expect("the semaphore is never closed");
+                    let is_reserved = self.places.available_permits() < self.limits.reserved;
+                    return (stream, place, is_reserved);
+                }
+                // The client went away before its connection was accepted.
+                Err(error) if matches!(error.kind(), ConnectionAborted | ConnectionReset) => {}
                 Err(error) => {
-                    if let Some(suppressed) = self.failures.admit(()) {
-                        tracing::warn!(code = "http.accept", error = %error, suppressed, "could not take a connection");
-                    }
+                    tracing::warn!(code = "http.accept", error = %error, "could not take a connection");
                     sleep(NO_ROOM_PAUSE).await;
                 }
             }
         }
     }
 
-    async fn place(&self) -> Place {
-        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
-            return Place {
-                _permit: permit,
-                is_reserved: false,
-            };
-        }
-        let permit = Arc::clone(&self.reserved).acquire_owned().await;
-        Place {
-            _permit: permit.expect("the semaphore is never closed"),
-            is_reserved: true,
-        }
-    }
-
     /// Serves one connection to its end. Its errors are the client's: it went away, was too slow, or does not
     /// speak HTTP.
-    async fn serve_connection(self, stream: TcpStream, place: Place) {
+    async fn serve(self, (stream, _place, is_reserved): Accepted) {
         // Answers are small and complete; waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
         let mut stream = TimeoutStream::new(stream);
@@ -204,23 +176,20 @@ impl Server {
         let is_fresh = AtomicBool::new(true);
         let service = service_fn(|request| {
             is_fresh.store(false, Ordering::Relaxed);
-            self.answer(request, place.is_reserved)
+            self.answer(request, is_reserved)
         });
-        let head = if place.is_reserved {
-            self.limits.reserved_head
-        } else {
-            self.limits.head
-        };
+        let head = self.limits.head;
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(head)
-            .max_headers(self.limits.headers)
-            .max_buf_size(self.limits.head_bytes)
+            .header_read_timeout(if is_reserved { RESERVED_HEAD } else { head })
+            .max_headers(HEADERS)
+            .max_buf_size(HEAD_BYTES)
             // Answers are small: to copy one behind its head is cheaper than to send both as pieces.
             .writev(false)
             .serve_connection(TokioIo::new(Box::pin(stream)), service);
         let mut connection = pin!(connection);
         tokio::select! {
+            biased;
             _ = &mut connection => return,
             () = self.closing.cancelled() => {}
         }
@@ -238,37 +207,22 @@ impl Server {
         request: Request<Incoming>,
         is_reserved: bool,
     ) -> Result<Response, Infallible> {
-        if is_reserved && !is_about_the_program(request.uri()) {
+        let mut answer = if is_reserved && !is_about_the_program(request.uri()) {
             let detail = "All connections are in use. Nothing was kept.";
-            let problem = Problem::new(&kinds::OVERLOADED, detail).retry_after(RETRY_AFTER);
-            return Ok(last(problem.into_response()));
-        }
-        let answer = self.site.answer(request).await;
-        Ok(if is_reserved || self.shutdown.is_stopping() {
-            last(answer)
+            let problem = Problem::new(&kinds::OVERLOADED, detail);
+            problem.retry_after(RETRY_AFTER).into_response()
         } else {
-            answer
-        })
+            self.site.answer(request.map(Body::new)).await
+        };
+        if is_reserved || self.shutdown.is_stopping() {
+            let close = HeaderValue::from_static("close");
+            answer.headers_mut().insert(CONNECTION, close);
+        }
+        Ok(answer)
     }
-}
-
-/// The error comes from a client that went away before its connection was accepted.
-fn is_of_the_client(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
-    )
 }
 
 /// Health checks and metrics.
 fn is_about_the_program(uri: &Uri) -> bool {
     uri.path().starts_with("/health") || uri.path() == "/metrics"
-}
-
-/// Ends the connection with this answer.
-fn last(mut answer: Response) -> Response {
-    let close = HeaderValue::from_static("close");
-    answer.headers_mut().insert(CONNECTION, close);
-    answer
 }

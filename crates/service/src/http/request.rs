@@ -3,12 +3,9 @@
 
 use std::cell::OnceCell;
 
-use axum::body::Body;
-use axum::extract::MatchedPath;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
-use opentelemetry::Context;
+use axum::extract::{MatchedPath, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use opentelemetry::propagation::TextMapPropagator;
-use opentelemetry::trace::TraceContextExt;
 use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use sampler_domain::ClientId;
@@ -25,8 +22,8 @@ const PARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The header in which the router of Cloud Foundry names the request.
 const VCAP_REQUEST: HeaderName = HeaderName::from_static("x-vcap-request-id");
 
-/// The longest id of a request, in bytes; Cloud Foundry's has 36.
-const REQUEST_ID_MAX: usize = 64;
+/// The longest id, in bytes; that of Cloud Foundry has 36, that of a trace 32.
+const ID_MAX: usize = 64;
 
 /// The route of a path that the program does not serve.
 const UNKNOWN: &str = "unknown";
@@ -58,21 +55,22 @@ impl Served {
         self.route.get().map_or(UNKNOWN, MatchedPath::as_str)
     }
 
-    /// The trace that the request is a part of, in its own form whatever a client sends.
+    /// The trace that the request is a part of.
     fn trace_id(&self) -> Option<String> {
-        let parent = self.parent.clone()?;
-        let context = parent_in(&HeaderMap::from_iter([(PARENT, parent)]));
-        let span = context.span();
-        let context = span.span_context();
-        context.is_valid().then(|| context.trace_id().to_string())
+        let parent = self.parent.as_ref()?.to_str().ok()?;
+        plain(parent.split('-').nth(1)?)
     }
 
     fn request_id(&self) -> Option<String> {
-        let id = self.id.as_ref()?.to_str().ok()?;
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        let is_id = (1..=REQUEST_ID_MAX).contains(&id.len()) && id.bytes().all(is_plain);
-        is_id.then(|| id.to_owned())
+        plain(self.id.as_ref()?.to_str().ok()?)
     }
+}
+
+/// An id, if it is plain and short: a client may have sent anything in its place.
+fn plain(id: &str) -> Option<String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_id = (1..=ID_MAX).contains(&id.len()) && id.bytes().all(is_plain);
+    is_id.then(|| id.to_owned())
 }
 
 /// The ids of the request, by their names in the log; `None` where no request is served.
@@ -87,7 +85,7 @@ pub(crate) fn ids() -> Option<[(&'static str, Option<String>); 2]> {
 }
 
 /// Keeps the route that the router has found.
-pub(super) fn note_route(request: Request<Body>) -> Request<Body> {
+pub(super) fn note_route(request: Request) -> Request {
     if let Some(route) = request.extensions().get::<MatchedPath>() {
         let _ = SERVED.try_with(|served| served.route.set(route.clone()));
     }
@@ -118,7 +116,7 @@ pub fn log_refusal(request: &str, client: Option<&ClientId>, problem: &Problem) 
 
 /// The span of a request, in the trace that its `traceparent` names; disabled where traces are not exported. Its
 /// names are those of OpenTelemetry's conventions.
-pub(super) fn span<B>(request: &Request<B>, method: &'static str) -> Span {
+pub(super) fn span(request: &Request, method: &'static str) -> Span {
     let span = trace_span!(
         target: TRACE,
         "request",
@@ -130,8 +128,9 @@ pub(super) fn span<B>(request: &Request<B>, method: &'static str) -> Span {
         http.response.status_code = Empty,
     );
     if !span.is_disabled() {
+        let parent = TraceContextPropagator::new().extract(&HeaderExtractor(request.headers()));
         // It fails where the span has begun already, and a span that has just been made has not.
-        let _ = span.set_parent(parent_in(request.headers()));
+        let _ = span.set_parent(parent);
     }
     span
 }
@@ -150,51 +149,27 @@ pub(super) fn finish(span: &Span, method: &str, route: &str, status: StatusCode)
     }
 }
 
-fn parent_in(headers: &HeaderMap) -> Context {
-    TraceContextPropagator::new().extract(&HeaderExtractor(headers))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-
-    fn served(name: HeaderName, value: &str) -> Served {
-        Served::new(&HeaderMap::from_iter([(name, value.parse().unwrap())]))
-    }
-
     #[test]
-    fn the_trace_is_that_of_the_parent() {
-        let trace = |parent: &str| served(PARENT, parent).trace_id();
-        for parent in [
-            format!("00-{TRACE}-00f067aa0ba902b7-01"),
-            format!("00-{TRACE}-00f067aa0ba902b7-03"),
-            format!("01-{TRACE}-00f067aa0ba902b7-01-more"),
-        ] {
-            assert_eq!(trace(&parent).as_deref(), Some(TRACE), "{parent}");
-        }
-        for parent in [
-            String::new(),
-            "x".to_owned(),
-            TRACE.to_owned(),
-            format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)),
-            format!("00-{}-00f067aa0ba902b7-01", TRACE.to_uppercase()),
-            format!("00-{TRACE}-00f067aa0ba902b7-01-more"),
-            format!("ff-{TRACE}-00f067aa0ba902b7-01"),
-        ] {
-            assert_eq!(trace(&parent), None, "{parent}");
-        }
-        assert_eq!(Served::new(&HeaderMap::new()).trace_id(), None);
-    }
-
-    #[test]
-    fn the_id_of_a_request_is_plain_and_short() {
-        let id = |value: &str| served(VCAP_REQUEST, value).request_id();
+    fn ids_are_plain_and_short() {
+        let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
         let uuid = "0f1a4e5c-7a41-4a5e-5d6c-0a4f7d3b2c1d";
-        assert_eq!(id(uuid).as_deref(), Some(uuid));
-        for odd in ["", "a b", "a\"b", &"a".repeat(65)] {
-            assert_eq!(id(odd), None, "{odd}");
+        let parent = format!("00-{trace}-00f067aa0ba902b7-01");
+        for (parent, id, expected) in [
+            (parent.as_str(), uuid, [Some(trace), Some(uuid)]),
+            ("00--01", "", [None, None]),
+            ("x", "a b", [None, None]),
+            ("00-a\"b-01", "a\"b", [None, None]),
+            ("", &"a".repeat(65), [None, None]),
+        ] {
+            let parent = (PARENT, parent.parse().unwrap());
+            let id = (VCAP_REQUEST, id.parse().unwrap());
+            let served = Served::new(&HeaderMap::from_iter([parent, id]));
+            let ids = [served.trace_id(), served.request_id()];
+            assert_eq!(ids.each_ref().map(Option::as_deref), expected);
         }
     }
 }

@@ -4,15 +4,15 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::{Bytes, HttpBody};
+use axum::Router;
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use axum::{BoxError, Router};
 use futures_util::FutureExt;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
     STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{Method, StatusCode};
 use metrics::{Counter, Histogram, counter, histogram};
 use tokio::time::Instant;
 use tower::Service;
@@ -63,39 +63,31 @@ impl Site {
         }
     }
 
-    /// Answers a request. Each line that is logged for it has the ids that it came with.
-    pub async fn answer<B>(&self, request: Request<B>) -> Response
-    where
-        B: HttpBody<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let served = Served::new(request.headers());
-        SERVED.scope(served, self.observe(request)).await
-    }
-
-    async fn observe<B>(&self, request: Request<B>) -> Response
-    where
-        B: HttpBody<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+    /// Answers a request.
+    pub async fn answer(&self, request: Request) -> Response {
         let began = Instant::now();
         let method = method_name(request.method());
-        let is_https = is_forwarded_https(request.headers());
+        let proto = request.headers().get(FORWARDED_PROTO);
+        let is_https = proto.is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"https"));
         let span = request::span(&request, method);
-        let answering = AssertUnwindSafe(self.router.clone().call(request)).catch_unwind();
-        let answer = match answering.instrument(span.clone()).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(never)) => match never {},
-            // The panic hook has logged it.
-            Err(_) => Problem::internal().into_response(),
+        let served = Served::new(request.headers());
+        let answering = async {
+            let answering = AssertUnwindSafe(self.router.clone().call(request)).catch_unwind();
+            let answer = match answering.instrument(span.clone()).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(never)) => match never {},
+                // The panic hook has logged it.
+                Err(_) => Problem::internal().into_response(),
+            };
+            let status = answer.status();
+            SERVED.with(|served| {
+                request::finish(&span, method, served.route(), status);
+                let elapsed = began.elapsed();
+                self.answers.count(served.route(), method, status, elapsed);
+            });
+            protect(answer, is_https)
         };
-        SERVED.with(|served| {
-            request::finish(&span, method, served.route(), answer.status());
-            let elapsed = began.elapsed();
-            self.answers
-                .count(served.route(), method, answer.status(), elapsed);
-        });
-        protect(answer, is_https)
+        SERVED.scope(served, answering).await
     }
 }
 
@@ -103,8 +95,8 @@ impl Site {
 #[derive(Debug, Default)]
 struct Answers(Mutex<Vec<Series>>);
 
-/// Answers of one kind. The labels are the route, as the router knows it, the method, if it is one of HTTP's, and the
-/// status. So whatever clients send, there are only as many series as routes, methods and statuses.
+/// The labels are the route, as the router knows it, the method, if it is one of HTTP's, and the status. So whatever
+/// clients send, there are only as many series as routes, methods and statuses.
 #[derive(Debug)]
 struct Series {
     route: String,
@@ -117,10 +109,8 @@ struct Series {
 impl Answers {
     fn count(&self, route: &str, method: &'static str, status: StatusCode, elapsed: Duration) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = all
-            .iter()
-            .position(|it| it.status == status && it.method == method && it.route == route);
-        let index = known.unwrap_or_else(|| {
+        let is_it = |it: &Series| it.status == status && it.method == method && it.route == route;
+        let index = all.iter().position(is_it).unwrap_or_else(|| {
             all.push(Series::new(route.to_owned(), method, status));
             all.len() - 1
         });
@@ -131,11 +121,9 @@ impl Answers {
 
 impl Series {
     fn new(route: String, method: &'static str, status: StatusCode) -> Self {
+        let (name, code) = ("sampler_http_requests_total", status.as_str().to_owned());
         Self {
-            requests: counter!(
-                "sampler_http_requests_total",
-                "route" => route.clone(), "method" => method, "status" => status.as_str().to_owned()
-            ),
+            requests: counter!(name, "route" => route.clone(), "method" => method, "status" => code),
             seconds: histogram!("sampler_http_request_duration_seconds", "route" => route.clone()),
             route,
             method,
@@ -158,12 +146,6 @@ fn method_name(method: &Method) -> &'static str {
         Method::TRACE => "TRACE",
         _ => "other",
     }
-}
-
-/// Whether a router in front has ended TLS.
-fn is_forwarded_https(headers: &HeaderMap) -> bool {
-    let proto = headers.get(FORWARDED_PROTO);
-    proto.is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
 }
 
 /// Adds the headers for browsers. One that a handler has set stays: a page needs a policy of its own. Browsers that

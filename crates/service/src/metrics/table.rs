@@ -1,22 +1,19 @@
 //! All metrics of both programs. Names and labels are what dashboards and alerts rest on: they stay as they are.
 
+use MetricKind::{Counter, Gauge, Histogram};
+use Values::{Bounded, Words};
+
 /// A metric, as operators see it.
 pub(super) struct Metric {
     /// Its name, as Prometheus knows it: that of a counter ends in `_total`.
     pub(super) name: &'static str,
-    of: Program,
+    /// The program that measures it; `None` if both do.
+    pub(super) of: Option<&'static str>,
     pub(super) kind: MetricKind,
     /// Its labels. No value of a label is a text of a client.
-    pub(super) labels: &'static [Label],
+    pub(super) labels: &'static [(&'static str, Values)],
     /// Its meaning, without a full stop at the end.
     pub(super) help: &'static str,
-}
-
-/// Who measures it.
-enum Program {
-    Receiver,
-    Worker,
-    Both,
 }
 
 pub(super) enum MetricKind {
@@ -28,11 +25,6 @@ pub(super) enum MetricKind {
     Histogram(&'static [f64]),
 }
 
-pub(super) struct Label {
-    pub(super) name: &'static str,
-    pub(super) values: Values,
-}
-
 pub(super) enum Values {
     /// These words. The series of each are there from the start.
     Words(&'static [&'static str]),
@@ -40,24 +32,16 @@ pub(super) enum Values {
     Bounded(&'static str),
 }
 
-impl Metric {
-    /// Whether the program with this name measures it.
-    pub(super) fn is_of(&self, program: &str) -> bool {
-        match self.of {
-            Program::Both => true,
-            Program::Receiver => program == "sampler-receiver",
-            Program::Worker => program == "sampler-worker",
-        }
-    }
-}
+const RECEIVER: Option<&str> = Some("sampler-receiver");
+const WORKER: Option<&str> = Some("sampler-worker");
+const BOTH: Option<&str> = None;
 
 /// From an upstream nearby to one that takes a minute.
 const POST_SECONDS: &[f64] = &[
     0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
 
-/// From half a millisecond, for what a receiver answers from memory, to the longest wait for a turn
-/// and for the database.
+/// From what a receiver answers from memory to the longest wait for a turn and for the database.
 const REQUEST_SECONDS: &[f64] = &[
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
@@ -74,17 +58,13 @@ const COMMAND_SECONDS: &[f64] = &[
 macro_rules! table {
     ($(
         $(#[doc = $help:literal])+
-        $of:ident $name:literal, $kind:ident $(($bounds:expr))?
-            $(, $label:ident: $values:ident($words:expr))*;
+        $of:ident $name:literal, $kind:expr $(, $label:ident: $values:expr)*;
     )+) => {
         pub(super) static METRICS: &[Metric] = &[$(Metric {
             name: $name,
-            of: Program::$of,
-            kind: MetricKind::$kind $(($bounds))?,
-            labels: &[$(Label {
-                name: stringify!($label),
-                values: Values::$values($words),
-            }),*],
+            of: $of,
+            kind: $kind,
+            labels: &[$((stringify!($label), $values)),*],
             help: concat!($($help),+).trim_ascii_start(),
         }),+];
     };
@@ -93,97 +73,97 @@ macro_rules! table {
 table! {
     /// Events by their answer: accepted and new; replayed, which were kept before; refused with 4xx; turned_away with
     /// 503 or 429, because there were too many; failed with any other 5xx
-    Receiver "sampler_events_total", Counter,
+    RECEIVER "sampler_events_total", Counter,
         event: Words(&["start", "stop", "update", "unknown"]),
         outcome: Words(&["accepted", "replayed", "refused", "turned_away", "failed"]);
 
     /// Events that wait for their turn
-    Receiver "sampler_queue_events", Gauge;
+    RECEIVER "sampler_queue_events", Gauge;
 
     /// Posts of usages by their answer: accepted; refused, which an operator must look at; throttled with 429; failed,
     /// which are repeated
-    Worker "sampler_usages_total", Counter,
+    WORKER "sampler_usages_total", Counter,
         outcome: Words(&["accepted", "refused", "throttled", "failed"]);
 
     /// The time from posting a usage to the upstream's answer
-    Worker "sampler_post_seconds", Histogram(POST_SECONDS);
+    WORKER "sampler_post_seconds", Histogram(POST_SECONDS);
 
     /// How many posts may be in flight at once, as the upstream can take them now
-    Worker "sampler_post_concurrency", Gauge;
+    WORKER "sampler_post_concurrency", Gauge;
 
     /// 1 while this worker pauses sampling because the database cannot keep up; 0 otherwise
-    Worker "sampler_distress", Gauge;
+    WORKER "sampler_distress", Gauge;
 
     /// With `SAMPLER_CONFIRM`, questions to the upstream whether a usage counts that it has accepted, by their outcome:
     /// counted; set_aside, which an operator must look at; not_yet, which are repeated; given_up, which the upstream
     /// did not know until `SAMPLER_CONFIRM_TIMEOUT`, or gave no `Location`; throttled with 429; failed, which are
     /// repeated
-    Worker "sampler_confirmations_total", Counter,
+    WORKER "sampler_confirmations_total", Counter,
         outcome: Words(&["counted", "set_aside", "not_yet", "given_up", "throttled", "failed"]);
 
     /// Complete spans that do not agree with the ledger on what is billed
-    Worker "sampler_ledger_differences_total", Counter;
+    WORKER "sampler_ledger_differences_total", Counter;
 
     /// How far the database's clock is ahead of the upstream's, by the median of its last five answers; negative where
     /// it is behind. Accurate to about a second, because `Date` has whole seconds. Absent while it is unknown
-    Worker "sampler_clock_offset_seconds", Gauge;
+    WORKER "sampler_clock_offset_seconds", Gauge;
 
     /// Spans that are due; no more than were counted within 2 s
-    Both "sampler_backlog_spans", Gauge;
+    BOTH "sampler_backlog_spans", Gauge;
 
     /// How long the span has been due that waits longest; 0 where none is due
-    Both "sampler_backlog_oldest_seconds", Gauge;
+    BOTH "sampler_backlog_oldest_seconds", Gauge;
 
     /// The time until the upstream closes the previous month; absent while no month closes
-    Both "sampler_month_close_seconds", Gauge;
+    BOTH "sampler_month_close_seconds", Gauge;
 
     /// Spans with intervals of the previous month that are not sampled yet; absent while no month closes
-    Both "sampler_month_left_spans", Gauge;
+    BOTH "sampler_month_left_spans", Gauge;
 
     /// Spans that are suspended, because the upstream refuses their usages
-    Both "sampler_suspended_spans", Gauge;
+    BOTH "sampler_suspended_spans", Gauge;
 
     /// The percentage of new starts that is admitted, for resources without a rate of their own
-    Both "sampler_admission_rate", Gauge;
+    BOTH "sampler_admission_rate", Gauge;
 
     /// 1 while operators have paused sampling; 0 otherwise
-    Both "sampler_sampling_paused", Gauge;
+    BOTH "sampler_sampling_paused", Gauge;
 
     /// 1 while the controller of starts is on and its parameters are right; 0 otherwise
-    Both "sampler_controller_running", Gauge;
+    BOTH "sampler_controller_running", Gauge;
 
     /// How long the backlog needs, as the controller measured last; absent while it does not run
-    Both "sampler_controller_needed_seconds", Gauge;
+    BOTH "sampler_controller_needed_seconds", Gauge;
 
     /// The term of the error, as a share of all starts; absent while the controller does not run
-    Both "sampler_controller_proportional", Gauge;
+    BOTH "sampler_controller_proportional", Gauge;
 
     /// The term of the sum of all errors, as a share of all starts; absent while the controller does not run
-    Both "sampler_controller_integral", Gauge;
+    BOTH "sampler_controller_integral", Gauge;
 
     /// The term of the change of the error, as a share of all starts; absent while the controller does not run
-    Both "sampler_controller_derivative", Gauge;
+    BOTH "sampler_controller_derivative", Gauge;
 
     /// Requests that were answered
-    Both "sampler_http_requests_total", Counter,
+    BOTH "sampler_http_requests_total", Counter,
         route: Bounded("the path as the API documents it, such as `/v1/spans/{id}`; `unknown` for any other path"),
         method: Bounded("the methods of HTTP; `other` for any other word"),
         status: Bounded("the statuses that the program answers");
 
     /// The time from the head of a request to the head of its answer
-    Both "sampler_http_request_duration_seconds", Histogram(REQUEST_SECONDS),
+    BOTH "sampler_http_request_duration_seconds", Histogram(REQUEST_SECONDS),
         route: Bounded("as above");
 
     /// Writes that share a command to the database: starts and stops in a receiver; changes of spans and entries of the
     /// ledger in a worker
-    Both "sampler_commit_batch_events", Histogram(COMMAND_WRITES);
+    BOTH "sampler_commit_batch_events", Histogram(COMMAND_WRITES);
 
     /// The time of such a command and of the searches before it, until a majority of the replica set has it in its
     /// journals
-    Both "sampler_commit_seconds", Histogram(COMMAND_SECONDS);
+    BOTH "sampler_commit_seconds", Histogram(COMMAND_SECONDS);
 
     /// Warnings and errors in the log, as far as `LOG_LEVEL` lets them through
-    Both "sampler_log_events_total", Counter,
+    BOTH "sampler_log_events_total", Counter,
         level: Words(&["warn", "error"]),
         code: Bounded(
             "the codes that [operations.md](operations.md#what-the-log-says) explains; `none` for a line of \
@@ -191,22 +171,22 @@ table! {
         );
 
     /// Which program this is
-    Both "sampler_build_info", Gauge,
+    BOTH "sampler_build_info", Gauge,
         program: Bounded("`sampler-receiver`, `sampler-worker`"),
         version: Bounded("the version of the program");
 
     /// The processor time of the process, in user and in system mode
-    Both "process_cpu_seconds_total", Counter;
+    BOTH "process_cpu_seconds_total", Counter;
 
     /// The memory of the process that is in the machine's memory
-    Both "process_resident_memory_bytes", Gauge;
+    BOTH "process_resident_memory_bytes", Gauge;
 
     /// The open file descriptors of the process; connections are among them
-    Both "process_open_fds", Gauge;
+    BOTH "process_open_fds", Gauge;
 
     /// How many file descriptors the process may open
-    Both "process_max_fds", Gauge;
+    BOTH "process_max_fds", Gauge;
 
     /// When the process was started, in seconds since the epoch
-    Both "process_start_time_seconds", Gauge;
+    BOTH "process_start_time_seconds", Gauge;
 }

@@ -1,18 +1,19 @@
-//! Errors as answers: problem documents (RFC 9457).
+//! Errors as answers: problem documents (RFC 9457); and their catalogue, as a document, and at `GET /problems/{name}`.
 
-mod catalogue;
 pub mod kinds;
-mod pointer;
 
-use axum::Json;
+use std::fmt::Write as _;
+
+use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Map, Value};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
 
-pub use catalogue::{catalogue, routes};
 pub use http::StatusCode;
 pub use kinds::ProblemType;
-pub use pointer::Pointer;
 pub use sampler_api::FieldError;
 
 use crate::http::request::log_answer;
@@ -22,6 +23,16 @@ const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+js
 /// The most fields that one document names.
 const ERRORS_MAX: usize = 100;
 
+/// The longest name that a pointer writes out, in characters: names of unknown fields are the client's.
+const NAME_MAX: usize = 100;
+
+/// The characters that are percent-encoded in a pointer.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
 /// An error, as an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
@@ -30,30 +41,27 @@ pub struct Problem {
     rest: Box<Rest>,
 }
 
-/// The members in which problems of one kind differ.
 #[derive(Clone, Debug, PartialEq)]
 struct Rest {
-    detail: String,
-    errors: Vec<FieldError>,
-    members: Map<String, Value>,
+    document: sampler_api::Problem,
     headers: HeaderMap,
 }
 
 impl Problem {
     /// A problem of this kind; `detail` describes this occurrence in full sentences.
     pub fn new(kind: &'static ProblemType, detail: impl Into<String>) -> Self {
-        let detail = detail.into();
-        debug_assert!(detail.ends_with('.'), "not a full sentence: {detail:?}");
-        let (errors, members, headers) = (Vec::new(), Map::new(), HeaderMap::new());
-        let rest = Rest {
-            detail,
-            errors,
-            members,
-            headers,
+        let document = sampler_api::Problem {
+            r#type: kind.uri(),
+            title: kind.title.to_owned(),
+            status: kind.status.as_u16(),
+            detail: detail.into(),
+            ..sampler_api::Problem::default()
         };
+        debug_assert!(document.detail.ends_with('.'), "{document:?}");
+        let headers = HeaderMap::new();
         Self {
             kind,
-            rest: Box::new(rest),
+            rest: Box::new(Rest { document, headers }),
         }
     }
 
@@ -68,27 +76,24 @@ impl Problem {
     /// Names the fields that are wrong, the first [`ERRORS_MAX`] of them.
     #[must_use]
     pub fn errors(mut self, errors: impl IntoIterator<Item = FieldError>) -> Self {
-        let free = ERRORS_MAX.saturating_sub(self.rest.errors.len());
-        self.rest.errors.extend(errors.into_iter().take(free));
+        let errors = errors.into_iter().take(ERRORS_MAX);
+        self.rest.document.errors.extend(errors);
+        self.cut_errors(ERRORS_MAX);
         self
     }
 
     /// The same problem, described otherwise.
     #[must_use]
     pub fn with_detail(mut self, detail: &str) -> Self {
-        detail.clone_into(&mut self.rest.detail);
+        detail.clone_into(&mut self.rest.document.detail);
         self
     }
 
     /// Adds a member that other problems do not have.
     #[must_use]
     pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
-        let reserved = ["type", "title", "status", "detail", "instance", "errors"];
-        debug_assert!(
-            !reserved.contains(&name),
-            "{name} is a member of every problem"
-        );
-        self.rest.members.insert(name.to_owned(), value.into());
+        let members = &mut self.rest.document.members;
+        members.insert(name.to_owned(), value.into());
         self
     }
 
@@ -106,7 +111,7 @@ impl Problem {
     }
 
     pub fn cut_errors(&mut self, most: usize) {
-        self.rest.errors.truncate(most);
+        self.rest.document.errors.truncate(most);
     }
 
     /// After how many seconds it makes sense to try again, where it says so.
@@ -121,7 +126,7 @@ impl Problem {
 
     /// The description of this occurrence.
     pub fn detail(&self) -> &str {
-        &self.rest.detail
+        &self.rest.document.detail
     }
 
     pub fn status(&self) -> StatusCode {
@@ -131,27 +136,77 @@ impl Problem {
 
 impl From<Problem> for sampler_api::Problem {
     fn from(problem: Problem) -> Self {
-        Self {
-            r#type: problem.kind.uri(),
-            title: problem.kind.title.to_owned(),
-            status: problem.status().as_u16(),
-            detail: problem.rest.detail,
-            errors: problem.rest.errors,
-            members: problem.rest.members,
-        }
+        problem.rest.document
     }
 }
 
 impl IntoResponse for Problem {
-    fn into_response(mut self) -> Response {
+    fn into_response(self) -> Response {
         log_answer(&self);
-        let (status, headers) = (self.status(), std::mem::take(&mut self.rest.headers));
-        let mut response = (status, Json(sampler_api::Problem::from(self))).into_response();
-        response.headers_mut().extend(headers);
+        let Rest { document, headers } = *self.rest;
+        let mut response = (self.kind.status, headers, Json(document)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
         response
     }
+}
+
+/// Which field of a request is meant: a JSON Pointer (RFC 6901) as a URI fragment, the form that RFC 9457 shows, as in
+/// `#/measured_usage/0/quantity`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pointer(String);
+
+impl Pointer {
+    /// The whole document.
+    pub fn root() -> Self {
+        Self("#".to_owned())
+    }
+
+    /// The member `name` of this object. A very long name is cut.
+    #[must_use]
+    pub fn field(mut self, name: &str) -> Self {
+        let cut: String = name.chars().take(NAME_MAX).collect();
+        let escaped = cut.replace('~', "~0").replace('/', "~1");
+        let _ = write!(self.0, "/{}", utf8_percent_encode(&escaped, ENCODED));
+        self
+    }
+
+    /// The element at `index` of this list, the first being 0.
+    #[must_use]
+    pub fn index(mut self, index: usize) -> Self {
+        let _ = write!(self.0, "/{index}");
+        self
+    }
+}
+
+impl From<Pointer> for String {
+    fn from(pointer: Pointer) -> Self {
+        pointer.0
+    }
+}
+
+/// These problems in Markdown, one heading for each, named by its slug.
+pub fn catalogue<'a>(kinds: impl IntoIterator<Item = &'a ProblemType>) -> String {
+    let mut text = "# Errors\n\n\
+        Every error is answered with a problem document (RFC 9457, `application/problem+json`). \
+        Its `type` is one of the addresses below, where the program serves the same text; `detail` \
+        describes this occurrence.\n"
+        .to_owned();
+    for kind in kinds {
+        let _ = write!(text, "\n{}", kind.section());
+    }
+    text
+}
+
+/// Serves the text of each of these types. It is public.
+pub fn routes(all: Vec<&'static ProblemType>) -> Router {
+    let serve = async move |Path(name): Path<String>| {
+        let kind = all.iter().find(|kind| kind.slug == name);
+        let detail = "There is no problem type with this name.";
+        let kind = kind.ok_or_else(|| Problem::new(&kinds::NOT_FOUND, detail))?;
+        Ok::<_, Problem>(kind.section())
+    };
+    Router::new().route("/problems/{name}", get(serve))
 }
 
 #[cfg(test)]
@@ -221,12 +276,21 @@ mod tests {
         let many = || (0..ERRORS_MAX - 1).map(|_| error());
         let problem = Problem::new(&FORBIDDEN, "Much is wrong.");
         let problem = problem.errors(many()).errors(many());
-        assert_eq!(problem.rest.errors.len(), ERRORS_MAX);
+        assert_eq!(problem.rest.document.errors.len(), ERRORS_MAX);
     }
 
     #[test]
-    #[should_panic(expected = "member of every problem")]
-    fn a_member_of_its_own_cannot_take_the_place_of_a_common_one() {
-        let _ = Problem::internal().member("status", 200);
+    fn escapes_what_has_a_meaning() {
+        let field = |name: &str| String::from(Pointer::root().field(name));
+        assert_eq!(field("a/b~c"), "#/a~1b~0c");
+        assert_eq!(field("a b%\"^|#\\"), "#/a%20b%25%22%5E%7C%23%5C");
+        assert_eq!(field("größe"), "#/gr%C3%B6%C3%9Fe");
+        assert_eq!(field(""), "#/");
+    }
+
+    #[test]
+    fn cuts_long_names() {
+        let pointer = Pointer::root().field(&"x".repeat(10_000));
+        assert_eq!(pointer.0.len(), 2 + NAME_MAX);
     }
 }

@@ -49,12 +49,11 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let grant = match parts.extensions.remove::<Self>() {
-            Some(grant) => grant,
-            None => {
-                let authenticator = Authenticator::from_ref(state);
-                authenticator.grant(&parts.headers).await?
-            }
+        let grant = if let Some(grant) = parts.extensions.remove::<Self>() {
+            grant
+        } else {
+            let authenticator = Authenticator::from_ref(state);
+            authenticator.grant(&parts.headers).await?
         };
         note_client(grant.client());
         Ok(grant)

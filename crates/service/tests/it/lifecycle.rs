@@ -38,7 +38,7 @@ fn program() {
         }
         Ok(())
     });
-    std::process::exit(end as i32);
+    std::process::exit(end.into());
 }
 
 struct Running {

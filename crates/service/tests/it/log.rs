@@ -56,7 +56,7 @@ async fn lines_of_requests_have_their_ids_and_are_limited_by_client() {
         let (log, level) = (Log::default(), "info".to_owned());
         let writer = log.clone();
         let settings = LogOptions { format, level };
-        let subscriber = telemetry::subscriber(&settings, move || writer.clone()).unwrap();
+        let subscriber = telemetry::subscriber(&settings, None, move || writer.clone()).unwrap();
         let logging = set_default(subscriber);
         for client in ["one", "other"] {
             ask(&site, client).await;

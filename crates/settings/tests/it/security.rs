@@ -181,7 +181,7 @@ fn announced(settings: &[Variable<'_>], variables: &[Variable<'_>]) -> String {
         format: LogFormat::Text,
         level: "info".to_owned(),
     };
-    let subscriber = telemetry::subscriber(&options, move || writer.clone()).unwrap();
+    let subscriber = telemetry::subscriber(&options, None, move || writer.clone()).unwrap();
     tracing::subscriber::with_default(subscriber, || {
         settings.announce(&environment(variables));
     });
