@@ -1,23 +1,25 @@
-//! `resume`, `skip` and `resend`: what operators do about refused usages.
+//! `resume`, `skip` and `resend`: what operators do about refused usages. `backlog`, and `control`: how much there is to
+//! do, and how much is admitted.
 
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use reqwest::Method;
-use sampler_api::{Resumed, Span, Timestamp};
+use sampler_api::{Control, Resumed, Span, Timestamp};
 use sampler_verify::moment::Millis;
 use sampler_verify::words::counted;
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Api, ApiError, Query, words_of};
-use crate::failure::Failure;
+use crate::api::{Answer, Api, ApiError, Query};
+use crate::failure::{Failure, words_of};
 use crate::listing::Period;
 use crate::moment::{FORMS, time};
 use crate::output::{wants_json, warn};
 use crate::progress::Progress;
-use crate::resolve;
-use crate::show::show;
-use crate::span::proof_in_words;
+use crate::show::{exit_code, facts, show};
+use crate::span::{self, proof_in_words};
+
+const CONTROL: [&str; 2] = ["v1", "control"];
 
 /// Resumes suspended spans: those of a cause, or one
 #[derive(Debug, Args)]
@@ -86,12 +88,73 @@ pub(crate) struct ResendArguments {
     act: ActionArguments,
 }
 
+/// Shows how much sampling is behind
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sampler backlog
+  sampler backlog --json")]
+pub(crate) struct BacklogArguments {}
+
+/// Shows or sets how many starts are admitted, and whether sampling is paused
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sampler control
+  sampler control set --rate 50 --reason \"the upstream is slow today\"")]
+pub(crate) struct ControlArguments {
+    #[command(subcommand)]
+    command: Option<ControlCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ControlCommand {
+    Set(SetArguments),
+}
+
+/// Sets what is given, and leaves the rest as it is
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
+#[command(after_help = "\
+Examples:
+  sampler control set --paused true --reason \"maintenance of the upstream until 15:00\"
+  sampler control set --rate 100 --resource postgres=50 --reason \"gentle start\"
+  sampler control set --resource postgres --reason \"back to the common rate\"")]
+struct SetArguments {
+    /// The percentage of new starts that are admitted; 0 drains
+    #[arg(long, value_name = "PERCENT", group = "change")]
+    rate: Option<f64>,
+    /// The same for one resource; the two rates multiply. Without a percentage, its own rate is removed
+    #[arg(long, value_name = "ID[=PERCENT]", group = "change", value_parser = resource_rate)]
+    resource: Vec<(String, Option<f64>)>,
+    /// Whether sampling is paused
+    #[arg(long, value_name = "BOOL", group = "change")]
+    paused: Option<bool>,
+    /// Whether the controller adjusts the rate
+    #[arg(long, value_name = "BOOL", group = "change")]
+    controller: Option<bool>,
+    /// The time that the backlog may need, in seconds, for the controller
+    #[arg(long, value_name = "SECONDS", group = "change")]
+    target_seconds: Option<f64>,
+    /// The proportional gain of the controller
+    #[arg(long, value_name = "K", group = "change")]
+    kp: Option<f64>,
+    /// The integral gain of the controller
+    #[arg(long, value_name = "K", group = "change")]
+    ki: Option<f64>,
+    /// The derivative gain of the controller
+    #[arg(long, value_name = "K", group = "change")]
+    kd: Option<f64>,
+    #[command(flatten)]
+    act: ActionArguments,
+}
+
 /// The arguments of all actions.
 #[derive(Debug, Args)]
-pub(crate) struct ActionArguments {
+struct ActionArguments {
     /// Why, for the audit trail: 1 to 1,000 characters
     #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: String,
+    reason: String,
 }
 
 impl ActionArguments {
@@ -117,8 +180,7 @@ pub(crate) async fn resume(arguments: ResumeArguments, api: &Api) -> Result<Exit
     let resumed: Resumed = answer.read()?;
     show(&resumed, || {
         format!("{} resumed.\n", counted(resumed.resumed, "span"))
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 pub(crate) async fn resend(arguments: ResendArguments, api: &Api) -> Result<ExitCode, Failure> {
@@ -131,8 +193,7 @@ pub(crate) async fn resend(arguments: ResendArguments, api: &Api) -> Result<Exit
     let answer = api.act(Method::POST, &path, &body, None).await?;
     show(&answer.read::<Value>()?, || {
         "A worker sends the usage again.\n".to_owned()
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 pub(crate) async fn skip(arguments: SkipArguments, api: &Api) -> Result<ExitCode, Failure> {
@@ -150,15 +211,14 @@ async fn on_span(
     act: &str,
     body: &Value,
 ) -> Result<ExitCode, Failure> {
-    let found = resolve::span(api, &given.unwrap_or_default()).await?;
+    let found = span::one(api, &given.unwrap_or_default()).await?;
     let answer = act_on(api, &found, act, body).await?;
     let span: Span = answer.read()?;
     show(&answer.read::<Value>()?, || {
         let (id, state, to) = (&span.id, &span.state, span.sampled_to);
         let proof = proof_in_words(&span.proof);
         format!("The span {id} is {state}, sampled to {to}: {proof}.\n")
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// Does something to a span as it was read: a change by somebody else since then makes it fail.
@@ -200,7 +260,7 @@ async fn skip_all(api: &Api, cause: &str, arguments: &SkipArguments) -> Result<E
     show(&json!({ "skipped": skipped, "refused": refused }), || {
         format!("{} skipped.\n", counted(skipped, "span"))
     })?;
-    Ok(ExitCode::from(u8::from(!refused.is_empty())))
+    Ok(exit_code(refused.is_empty()))
 }
 
 /// Skips a span of a cause, but not beyond its end.
@@ -212,4 +272,57 @@ async fn skip_one(api: &Api, span: &Span, arguments: &SkipArguments) -> Result<(
     let body = arguments.act.body(&[("until", until)]);
     act_on(api, &read, "skip", &body).await?;
     Ok(())
+}
+
+pub(crate) async fn backlog(api: &Api) -> Result<ExitCode, Failure> {
+    shown(&api.get(&["v1", "backlog"], &Query::new()).await?)
+}
+
+pub(crate) async fn control(arguments: ControlArguments, api: &Api) -> Result<ExitCode, Failure> {
+    let now = api.get(&CONTROL, &Query::new()).await?;
+    let Some(ControlCommand::Set(set)) = arguments.command else {
+        return shown(&now);
+    };
+    let mut control: Control = now.read()?;
+    set.change(&mut control);
+    let body = control.with_reason(set.act.reason);
+    let etag = now.header("etag");
+    shown(&api.act(Method::PUT, &CONTROL, &body, etag).await?)
+}
+
+fn shown(answer: &Answer) -> Result<ExitCode, Failure> {
+    let document: Value = answer.read()?;
+    show(&document, || facts(&document))
+}
+
+impl SetArguments {
+    fn change(&self, control: &mut Control) {
+        set(&mut control.starts.rate, self.rate);
+        set(&mut control.sampling.paused, self.paused);
+        let controller = &mut control.controller;
+        set(&mut controller.enabled, self.controller);
+        set(&mut controller.target_seconds, self.target_seconds);
+        set(&mut controller.kp, self.kp);
+        set(&mut controller.ki, self.ki);
+        set(&mut controller.kd, self.kd);
+        for (resource, rate) in &self.resource {
+            match rate {
+                Some(rate) => control.starts.resources.insert(resource.clone(), *rate),
+                None => control.starts.resources.remove(resource),
+            };
+        }
+    }
+}
+
+fn set<T: Copy>(field: &mut T, value: Option<T>) {
+    *field = value.unwrap_or(*field);
+}
+
+/// A resource may have the sign in its name.
+fn resource_rate(text: &str) -> Result<(String, Option<f64>), String> {
+    let Some((resource, rate)) = text.rsplit_once('=') else {
+        return Ok((text.to_owned(), None));
+    };
+    let rate = rate.parse().map_err(|_| "it is not a percentage")?;
+    Ok((resource.to_owned(), Some(rate)))
 }

@@ -1,23 +1,20 @@
 //! The client of the API, as `docs/api.md` describes it.
 
-mod error;
-
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, IF_MATCH};
 use reqwest::{Client, Method, RequestBuilder};
 use sampler_api::{List, next_cursor_in};
+use sampler_service::oauth::http::read_body;
 use sampler_verify::api::Span;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
 
 use crate::connection::{Connection, Token, http};
-use crate::failure::Failure;
+pub(crate) use crate::failure::ApiError;
+use crate::failure::{Failure, Repeat};
 use crate::output::printable;
-
-use error::Repeat;
-pub(crate) use error::{ApiError, in_one_line, words_of};
 
 pub(crate) const JSON: &str = "application/json";
 /// The first pause before another attempt, doubled each time.
@@ -25,8 +22,9 @@ const PAUSE_FIRST: Duration = Duration::from_millis(200);
 /// The longest pause that the server does not ask for, and the longest that it can ask for.
 const PAUSE_MAX: Duration = Duration::from_mins(1);
 const PAUSE_ASKED_MAX: Duration = Duration::from_mins(5);
-/// How long one answer may take.
-const ANSWER_LIMIT: Duration = Duration::from_mins(1);
+/// How long one answer may take, and how long it may be, in bytes.
+const ANSWER_LIMIT: Duration = Duration::from_mins(2);
+const ANSWER_LEN_MAX: usize = 256 << 20;
 /// How many spans are asked for at once. One can hold some hundred KB.
 const SPANS_PER_PAGE: usize = 100;
 /// How many usages, or other small things, are asked for at once.
@@ -72,11 +70,16 @@ impl Answer {
 impl Api {
     pub(crate) fn new(connection: &Connection) -> Result<Self, Failure> {
         let (base, token) = connection.resolve()?;
+        Self::at(base, token)
+    }
+
+    /// The client of an API at an address.
+    pub(crate) fn at(base: Url, token: Token) -> Result<Self, Failure> {
         let http = http(ANSWER_LIMIT)?;
         Ok(Self { http, base, token })
     }
 
-    /// The address of the receiver.
+    /// The address of the API.
     pub(crate) fn base(&self) -> &Url {
         &self.base
     }
@@ -188,17 +191,19 @@ impl Api {
         request: RequestBuilder,
         least: Repeat,
     ) -> Result<Answer, ApiError> {
-        let (mut attempt, mut pause) = (1, PAUSE_FIRST);
+        let (mut attempt, mut pause, mut is_renewed) = (1, PAUSE_FIRST, false);
         loop {
             let again = request.try_clone().expect("its body is in memory");
             let error = match self.send(path, again).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            let is_refused = error.status() == Some(401) && attempt == 1;
+            let is_refused = error.status() == Some(401) && !is_renewed;
             if error.repeat >= least && attempt < error.attempts() {
                 tokio::time::sleep(pause_until(pause, error.retry_after)).await;
-            } else if !is_refused || !self.token.is_renewed().await {
+            } else if is_refused && self.token.renew().await {
+                is_renewed = true;
+            } else {
                 return Err(error);
             }
             (attempt, pause) = (attempt + 1, pause * 2);
@@ -214,8 +219,11 @@ impl Api {
         let unreachable = |error| ApiError::unreachable(&self.base, &error);
         let response = request.send().await.map_err(unreachable)?;
         let (status, headers) = (response.status(), response.headers().clone());
-        let body = response.bytes().await.map_err(unreachable)?.to_vec();
         let path = format!("/{}", printable(&path.join("/")));
+        let body = read_body(response, ANSWER_LEN_MAX).await;
+        let body = body.map_err(unreachable)?;
+        let body =
+            body.ok_or_else(|| ApiError::new(format!("the answer to {path} is too long")))?;
         if !status.is_success() {
             return Err(ApiError::of_answer(&path, status, &headers, &body));
         }

@@ -10,7 +10,6 @@ use sampler_service::oauth::http::client;
 use sampler_service::oauth::{
     CaBundle, Client, ClientCredentials, Discoverer, HttpOptions, NoToken, TokenServer,
 };
-use secrecy::SecretString;
 use url::Url;
 
 use crate::failure::Failure;
@@ -21,6 +20,7 @@ const URL_DEFAULT: &str = "http://localhost:7070";
 /// Hold secrets. These are not arguments: other users of a machine can read those.
 const TOKEN_VARIABLE: &str = "SAMPLER_TOKEN";
 const SECRET_VARIABLE: &str = "SAMPLER_CLIENT_SECRET";
+const PLATFORM_SECRET_VARIABLE: &str = "SAMPLER_CF_CLIENT_SECRET";
 /// How long a token server may take.
 const TOKEN_LIMIT: Duration = Duration::from_secs(10);
 
@@ -86,13 +86,8 @@ impl Connection {
         let Some(id) = given.or_else(|| told("SAMPLER_CLIENT_ID")) else {
             return Ok(Token::None);
         };
-        let secret = variable(SECRET_VARIABLE);
-        let what = || input(format!("{SECRET_VARIABLE} must hold the secret of {id}"));
-        let secret = secret.ok_or_else(what)?;
-        let server = self.token_server()?;
-        let http = secret_client(server.address(), TOKEN_LIMIT)?;
-        let server = Discoverer::new(server, http, None);
-        Ok(Token::Client(credentials(id, secret, server)))
+        let client = credentials(&id, SECRET_VARIABLE, || self.token_server())?;
+        Ok(Token::Client(client))
     }
 
     /// The token server of the client. An option for the one comes before the variable of the other.
@@ -121,13 +116,16 @@ impl Token {
         }
     }
 
-    /// Whether there may be another token in place of the one that was refused.
-    pub(crate) async fn is_renewed(&self) -> bool {
+    /// Drops a token that was refused. Returns whether another attempt makes sense.
+    pub(crate) async fn renew(&self) -> bool {
         let Self::Client(client) = self else {
             return false;
         };
         let token = client.token().await;
-        token.is_ok_and(|token| client.refused(&token))
+        token.is_ok_and(|token| {
+            client.refused(&token);
+            true
+        })
     }
 }
 
@@ -161,28 +159,33 @@ pub(crate) fn http(timeout: Duration) -> Result<reqwest::Client, Failure> {
     .map_err(|error| input(error.to_string()))
 }
 
-/// The HTTP client for an address that a secret is sent to.
-pub(crate) fn secret_client(address: &Url, timeout: Duration) -> Result<reqwest::Client, Failure> {
+/// The client of a platform that is read, whose secret is in a variable of its own.
+pub(crate) fn client_of_platform(api: &Url, id: &str) -> Result<Arc<ClientCredentials>, Failure> {
+    let server = || Ok(TokenServer::CloudFoundry(api.clone()));
+    credentials(id, PLATFORM_SECRET_VARIABLE, server)
+}
+
+/// A client that asks for all the scopes it has. Its secret is in a variable.
+fn credentials(
+    id: &str,
+    variable: &str,
+    server: impl FnOnce() -> Result<TokenServer, Failure>,
+) -> Result<Arc<ClientCredentials>, Failure> {
+    let what = || input(format!("{variable} must hold the secret of {id}"));
+    let secret = told(variable).ok_or_else(what)?;
+    let server = server()?;
+    let address = server.address();
     if !is_web(address) || !is_private(address) {
         let what = format!("{address} is not an https address: the secret could be read");
         return Err(input(what));
     }
-    http(timeout)
-}
-
-/// The tokens of a client, for all the scopes it has.
-pub(crate) fn credentials(
-    id: String,
-    secret: SecretString,
-    server: Discoverer,
-) -> Arc<ClientCredentials> {
-    ClientCredentials::new(Client {
-        id,
-        secret,
+    Ok(ClientCredentials::new(Client {
+        id: id.to_owned(),
+        secret: secret.into(),
         scope: String::new(),
         audience: None,
-        server,
-    })
+        server: Discoverer::new(server, http(TOKEN_LIMIT)?, None),
+    }))
 }
 
 fn input(what: impl Into<String>) -> Failure {
@@ -192,11 +195,6 @@ fn input(what: impl Into<String>) -> Failure {
 /// Whether it is an address of HTTP, with a host.
 fn is_web(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.host().is_some()
-}
-
-/// A secret of the environment, unless it is empty.
-pub(crate) fn variable(name: &str) -> Option<SecretString> {
-    told(name).map(Into::into)
 }
 
 /// A variable of the environment, unless it is empty.

@@ -1,24 +1,23 @@
-//! `start`, `stop` and `update`: one event, from options.
+//! `start`, `stop` and `update`: one event, from options. `mapping`: a plan and those of Abacus.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Args;
-use sampler_api::{Problem, Target};
+use sampler_api::Problem;
+use sampler_verify::Target;
 use sampler_verify::moment::{InWords, Millis};
-use sampler_verify::quantity;
+use sampler_verify::quantity::{self, Measure};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::api::{Api, ApiError, JSON};
-use crate::clock;
 use crate::failure::Failure;
-use crate::moment::time;
-use crate::output::note;
-use crate::resolve;
-use crate::show::{show, target};
+use crate::moment::{now, time};
+use crate::output::{note, printable};
+use crate::show::{exit_code, show};
+use crate::span;
 
 /// Ids that follow from what events say are named in here.
 const NAMESPACE: Uuid = Uuid::from_u128(0x9c3e_61f0_7d0b_4c55_8f0a_2f6b_1d94_e7a3);
@@ -52,7 +51,7 @@ pub(crate) struct StartArguments {
     /// A measure with its quantity, a number; for each measure once
     #[arg(long = "measure", value_name = "NAME=NUMBER", value_parser = measure)]
     #[serde(skip)]
-    measures: Vec<Measured>,
+    measures: Vec<Measure>,
     #[command(flatten)]
     #[serde(skip)]
     event: EventArguments,
@@ -90,7 +89,7 @@ pub(crate) struct UpdateArguments {
     plan_id: Option<String>,
     /// All measures from now on, each with its quantity, a number
     #[arg(long = "measure", value_name = "NAME=NUMBER", value_parser = measure, group = "change")]
-    measures: Vec<Measured>,
+    measures: Vec<Measure>,
     #[command(flatten)]
     event: EventArguments,
 }
@@ -106,6 +105,32 @@ struct EventArguments {
     id: Option<String>,
 }
 
+/// Maps a plan to the metering, rating and pricing plans of Abacus, before its first instance starts
+#[derive(Debug, Args, Serialize)]
+#[command(after_help = "\
+A mapping is never changed: a plan that is mapped stays as it is, and the command ends with 1.
+
+Examples:
+  sampler mapping --resource-id postgres --plan-id large \\
+    --metering-plan standard --rating-plan standard --pricing-plan standard")]
+pub(crate) struct MappingArguments {
+    /// The resource
+    #[arg(long, value_name = "ID")]
+    resource_id: String,
+    /// Its plan
+    #[arg(long, value_name = "ID")]
+    plan_id: String,
+    /// The metering plan of Abacus
+    #[arg(long, value_name = "ID")]
+    metering_plan: String,
+    /// The rating plan of Abacus
+    #[arg(long, value_name = "ID")]
+    rating_plan: String,
+    /// The pricing plan of Abacus
+    #[arg(long, value_name = "ID")]
+    pricing_plan: String,
+}
+
 /// An event as the receiver takes it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Event {
@@ -118,24 +143,18 @@ pub(crate) struct Event {
     #[serde(flatten)]
     pub(crate) target: Target,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) measured_usage: Option<Vec<Measured>>,
+    pub(crate) measured_usage: Option<Vec<Measure>>,
+    /// The ids that were others before an update.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) previous: Option<BTreeMap<&'static str, String>>,
 }
 
-/// A measure, with its quantity as it was written: none of its digits is lost.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Measured {
-    measure: String,
-    quantity: Box<RawValue>,
-}
-
-/// What a span that runs is, with its quantities as they are written.
+/// What matters here of a span of the receiver.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct SpanSeen {
     pub(crate) id: String,
     pub(crate) target: Target,
-    pub(crate) measured_usage: Vec<Measured>,
+    pub(crate) measured_usage: Vec<Measure>,
     pub(crate) start: Millis,
     pub(crate) end: Option<Millis>,
 }
@@ -152,80 +171,87 @@ impl Event {
         }
     }
 
+    pub(crate) fn start(target: Target, timestamp: Millis, measures: Vec<Measure>) -> Self {
+        Self {
+            measured_usage: Some(measures),
+            ..Self::new("start", target, timestamp)
+        }
+    }
+
+    /// From now on it is another target, or has other measures.
+    pub(crate) fn update(
+        before: &Target,
+        target: Target,
+        timestamp: Millis,
+        measures: Vec<Measure>,
+    ) -> Self {
+        let ids = before.ids().into_iter().zip(target.ids());
+        let ids = Target::FIELDS.into_iter().zip(ids);
+        let changed = ids.filter(|(_, (before, now))| before != now);
+        let changed: BTreeMap<_, _> = changed
+            .map(|(name, (before, _))| (name, before.to_owned()))
+            .collect();
+        Self {
+            measured_usage: Some(measures),
+            previous: (!changed.is_empty()).then_some(changed),
+            ..Self::new("update", target, timestamp)
+        }
+    }
+
     /// The id follows from all else that the event says: the same again is a repeat.
     pub(crate) fn with_id(self) -> Self {
-        let id = id_of_text(&self.body());
+        let uuid = Uuid::new_v5(&NAMESPACE, self.body().as_bytes());
+        let id = format!("sampler-{uuid}");
         Self { id, ..self }
     }
 
+    pub(crate) fn document(&self) -> Value {
+        json!(self)
+    }
+
     pub(crate) fn body(&self) -> String {
-        serde_json::to_string(self).expect("texts, numbers and lists of these")
+        self.document().to_string()
     }
 }
 
-/// The id of an event that has none but its text.
-pub(crate) fn id_of_text(text: &str) -> String {
-    format!("sampler-{}", Uuid::new_v5(&NAMESPACE, text.as_bytes()))
-}
-
-/// Whether two lists of measures say the same, whatever their order and however their numbers are written.
-pub(crate) fn are_equal(one: &[Measured], other: &[Measured]) -> bool {
-    let read = |measures: &[Measured]| -> Option<Vec<quantity::Measure>> {
-        serde_json::from_str(&serde_json::to_string(measures).ok()?).ok()
-    };
-    let both = read(one).zip(read(other));
-    both.is_some_and(|(one, other)| quantity::difference(&one, &other).is_none())
-}
-
-fn measure(text: &str) -> Result<Measured, String> {
+fn measure(text: &str) -> Result<Measure, String> {
     let found = text.rsplit_once('=').and_then(|(measure, number)| {
-        number.parse::<f64>().ok()?;
-        let quantity = RawValue::from_string(number.to_owned()).ok()?;
+        let quantity = quantity::read(number).ok().filter(Value::is_number)?;
         let measure = measure.to_owned();
-        Some(Measured { measure, quantity })
+        Some(Measure { measure, quantity })
     });
     found.ok_or_else(|| "write it as memory=512".to_owned())
 }
 
 pub(crate) async fn start(arguments: StartArguments, api: &Api) -> Result<ExitCode, Failure> {
     let target = serde_json::from_value(json!(arguments));
-    let target: Target = target.expect("the members of a target");
-    let mut event = arguments.event.of("start", target);
-    event.measured_usage = Some(arguments.measures);
+    let target = target.expect("the members of a target");
+    let event = Event::start(target, arguments.event.at(), arguments.measures);
     arguments.event.send(api, event).await
 }
 
 pub(crate) async fn stop(arguments: StopArguments, api: &Api) -> Result<ExitCode, Failure> {
-    let span = resolve::open_span(api, &arguments.span).await?;
-    let event = arguments.event.of("stop", span.target);
+    let span = span::open(api, &arguments.span).await?;
+    let event = Event::new("stop", span.target, arguments.event.at());
     arguments.event.send(api, event).await
 }
 
 pub(crate) async fn update(arguments: UpdateArguments, api: &Api) -> Result<ExitCode, Failure> {
-    let SpanSeen {
-        mut target,
-        mut measured_usage,
-        ..
-    } = resolve::open_span(api, &arguments.span).await?;
-    let mut previous = None;
-    if let Some(plan) = arguments.plan_id.filter(|plan| *plan != target.plan_id) {
-        let before = std::mem::replace(&mut target.plan_id, plan);
-        previous = Some(BTreeMap::from([("plan_id", before)]));
-    }
-    if !arguments.measures.is_empty() {
-        measured_usage = arguments.measures;
-    }
-    let event = Event {
-        measured_usage: Some(measured_usage),
-        previous,
-        ..arguments.event.of("update", target)
+    let span = span::open(api, &arguments.span).await?;
+    let mut target = span.target.clone();
+    target.plan_id = arguments.plan_id.unwrap_or(target.plan_id);
+    let measures = if arguments.measures.is_empty() {
+        span.measured_usage
+    } else {
+        arguments.measures
     };
+    let event = Event::update(&span.target, target, arguments.event.at(), measures);
     arguments.event.send(api, event).await
 }
 
 impl EventArguments {
-    fn of(&self, kind: &'static str, target: Target) -> Event {
-        Event::new(kind, target, self.at.unwrap_or_else(clock::now))
+    fn at(&self) -> Millis {
+        self.at.unwrap_or_else(now)
     }
 
     async fn send(&self, api: &Api, event: Event) -> Result<ExitCode, Failure> {
@@ -244,7 +270,8 @@ impl EventArguments {
             "id": event.id, "timestamp": event.timestamp, "span": span, "replayed": is_replayed,
         });
         show(&document, || {
-            let (subject, at) = (target(&event.target), InWords(event.timestamp));
+            let subject = printable(&event.target.to_string());
+            let at = InWords(event.timestamp);
             let how = if is_replayed {
                 "was kept before"
             } else {
@@ -253,8 +280,7 @@ impl EventArguments {
             let span = span.map(|id| format!(" The span is {id}."));
             let span = span.unwrap_or_default();
             format!("The {kind} of {subject} at {at} {how}.{span}\n")
-        })?;
-        Ok(ExitCode::SUCCESS)
+        })
     }
 }
 
@@ -271,4 +297,20 @@ fn unkept(error: ApiError, event: &Event) -> Failure {
         ));
     }
     error.into()
+}
+
+pub(crate) async fn mapping(arguments: MappingArguments, api: &Api) -> Result<ExitCode, Failure> {
+    let body = json!(arguments).to_string();
+    let (is_new, how) = match api.post(&["v1", "mappings"], JSON, body).await {
+        Ok(_) => (true, "is mapped"),
+        Err(error) if error.problem().map(Problem::name) == Some("mapping-exists") => {
+            (false, "was mapped before, and stays as it is")
+        }
+        Err(error) => return Err(error.into()),
+    };
+    show(&json!({ "mapping": arguments, "made": is_new }), || {
+        let (resource, plan) = (&arguments.resource_id, &arguments.plan_id);
+        format!("The plan {plan} of {resource} {how}.\n")
+    })?;
+    Ok(exit_code(is_new))
 }

@@ -8,9 +8,8 @@ use clap::Args;
 use sampler_verify::events::{self, Columns, Event, Format};
 use sampler_verify::moment::Millis;
 
-use crate::clock;
 use crate::failure::Failure;
-use crate::moment::time;
+use crate::moment::{self, time};
 
 #[derive(Debug, Args)]
 pub(crate) struct FileArguments {
@@ -43,7 +42,7 @@ pub(crate) struct EventFile {
 
 impl FileArguments {
     pub(crate) fn now(&self) -> Millis {
-        self.now.unwrap_or_else(clock::now)
+        self.now.unwrap_or_else(moment::now)
     }
 
     /// Reads the file, and fails where it is no text, or columns are named and there are none.

@@ -2,21 +2,16 @@
 
 mod actions;
 mod api;
-mod clock;
 mod connection;
-mod control;
 mod event;
 mod events;
 mod failure;
 mod feed;
 mod file;
 mod listing;
-mod lists;
-mod mapping;
 mod moment;
 mod output;
 mod progress;
-mod resolve;
 mod show;
 mod snapshot;
 mod span;
@@ -56,20 +51,20 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Spans(lists::SpansArguments),
+    Spans(listing::SpansArguments),
     Span(span::Arguments),
-    Usages(lists::UsagesArguments),
-    Suspended(lists::SuspendedArguments),
+    Usages(listing::UsagesArguments),
+    Suspended(listing::SuspendedArguments),
     Resume(actions::ResumeArguments),
     Skip(actions::SkipArguments),
     Resend(actions::ResendArguments),
-    Audit(lists::AuditArguments),
-    Backlog(control::BacklogArguments),
-    Control(Box<control::ControlArguments>),
+    Audit(listing::AuditArguments),
+    Backlog(actions::BacklogArguments),
+    Control(Box<actions::ControlArguments>),
     Start(Box<event::StartArguments>),
     Stop(event::StopArguments),
     Update(Box<event::UpdateArguments>),
-    Mapping(mapping::Arguments),
+    Mapping(event::MappingArguments),
     Events(events::Arguments),
     Snapshot(snapshot::Arguments),
     Feed(Box<feed::Arguments>),
@@ -127,20 +122,20 @@ fn unparsed(error: &clap::Error) -> Failure {
 async fn run(Cli { common, command }: Cli) -> Result<ExitCode, Failure> {
     let api = || Api::new(&common.connection);
     match command {
-        Command::Spans(arguments) => lists::spans(arguments, &api()?).await,
+        Command::Spans(arguments) => listing::spans(arguments, &api()?).await,
         Command::Span(arguments) => span::run(arguments, &api()?).await,
-        Command::Usages(arguments) => lists::usages(arguments, &api()?).await,
-        Command::Suspended(arguments) => lists::suspended(arguments, &api()?).await,
+        Command::Usages(arguments) => listing::usages(arguments, &api()?).await,
+        Command::Suspended(arguments) => listing::suspended(arguments, &api()?).await,
         Command::Resume(arguments) => actions::resume(arguments, &api()?).await,
         Command::Skip(arguments) => actions::skip(arguments, &api()?).await,
         Command::Resend(arguments) => actions::resend(arguments, &api()?).await,
-        Command::Audit(arguments) => lists::audit(arguments, &api()?).await,
-        Command::Backlog(_) => control::backlog(&api()?).await,
-        Command::Control(arguments) => control::control(*arguments, &api()?).await,
+        Command::Audit(arguments) => listing::audit(arguments, &api()?).await,
+        Command::Backlog(_) => actions::backlog(&api()?).await,
+        Command::Control(arguments) => actions::control(*arguments, &api()?).await,
         Command::Start(arguments) => event::start(*arguments, &api()?).await,
         Command::Stop(arguments) => event::stop(arguments, &api()?).await,
         Command::Update(arguments) => event::update(*arguments, &api()?).await,
-        Command::Mapping(arguments) => mapping::run(arguments, &api()?).await,
+        Command::Mapping(arguments) => event::mapping(arguments, &api()?).await,
         Command::Events(arguments) => events::run(arguments, api).await,
         Command::Snapshot(arguments) => snapshot::run(arguments, &api()?).await,
         Command::Feed(arguments) => feed::run(*arguments).await,

@@ -1,8 +1,8 @@
-//! Times as people write them on a command line.
+//! Times as people write them on a command line, and the present time.
 
-use sampler_verify::moment::{Millis, parse_length, parse_moment, parse_rfc3339};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::clock;
+use sampler_verify::moment::{DAY, Millis, parse_length, parse_moment, parse_rfc3339};
 
 /// The help of every option that takes a time.
 pub(crate) const FORMS: &str = "\
@@ -10,11 +10,20 @@ TIME is 2026-11-20, 2026-11-20T15:10, yesterday, today, now, -2d, -1h30m, RFC 33
 (2026-11-20T15:10:11+01:00), or milliseconds since 1970. Without an offset it is UTC, and a date means
 00:00.";
 
-const DAY: Millis = 86_400_000;
+/// The present time, in milliseconds since 1970: the one place that asks the system for it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the place that supplies the time"
+)]
+pub(crate) fn now() -> Millis {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let since_epoch = since_epoch.unwrap_or_default();
+    Millis::try_from(since_epoch.as_millis()).unwrap_or(Millis::MAX)
+}
 
 /// Reads a time: a value parser of the command line.
 pub(crate) fn time(text: &str) -> Result<Millis, String> {
-    time_at(text, clock::now()).ok_or_else(|| {
+    time_at(text, now()).ok_or_else(|| {
         format!(
             "{text:?} is not a valid time: write 2026-11-20, 2026-11-20T15:10:00Z, yesterday, -2d, or \
              milliseconds since 1970"

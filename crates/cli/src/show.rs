@@ -1,6 +1,8 @@
 //! Documents of the API in words: tables of lists, and the members of single ones.
 
-use sampler_api::Target;
+use std::process::ExitCode;
+
+use sampler_verify::Target;
 use sampler_verify::moment::{InWords, Millis};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -73,7 +75,7 @@ fn words(name: &str, value: &Value) -> String {
         (Value::Array(items), _) if items.is_empty() => NOTHING.to_owned(),
         (Value::Array(items), _) => joined(items.iter().map(|it| words("", it)), ", "),
         (Value::Object(members), _) => match Target::deserialize(value) {
-            Ok(ids) => target(&ids),
+            Ok(target) => printable(&target.to_string()),
             Err(_) => joined(members.values().map(|it| words("", it)), " "),
         },
         _ => printable(&value.to_string()),
@@ -103,40 +105,28 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
 pub(crate) fn show(
     document: &impl Serialize,
     words: impl FnOnce() -> String,
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     if wants_json() {
-        return print_json(document);
+        print_json(document)?;
+    } else {
+        print(&words())?;
     }
-    print(&words())
+    Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn text(value: Option<impl std::fmt::Display>) -> String {
-    value.map_or_else(|| NOTHING.to_owned(), |value| printable(&value.to_string()))
+/// The exit code of a question that is answered: no is 1.
+pub(crate) fn exit_code(is_yes: bool) -> ExitCode {
+    ExitCode::from(u8::from(!is_yes))
 }
 
 /// A length of time as hours, minutes, seconds and milliseconds: nothing is rounded.
 pub(crate) fn length_in_words(length: Millis) -> String {
     let sign = if length < 0 { "-" } else { "" };
     let millis = length.unsigned_abs();
-    let (hours, minutes, seconds) = (
-        millis / 3_600_000,
-        millis / 60_000 % 60,
-        millis / 1_000 % 60,
-    );
-    format!(
-        "{sign}{hours}:{minutes:02}:{seconds:02}.{:03}",
-        millis % 1_000
-    )
-}
-
-/// The resource, plan and instance of a target.
-pub(crate) fn target(target: &Target) -> String {
-    let ids = [
-        &target.resource_id,
-        &target.plan_id,
-        &target.resource_instance_id,
-    ];
-    ids.map(|id| printable(id)).join("/")
+    let (seconds, millis) = (millis / 1_000, millis % 1_000);
+    let (minutes, seconds) = (seconds / 60, seconds % 60);
+    let (hours, minutes) = (minutes / 60, minutes % 60);
+    format!("{sign}{hours}:{minutes:02}:{seconds:02}.{millis:03}")
 }
 
 #[cfg(test)]

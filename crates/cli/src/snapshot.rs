@@ -7,24 +7,24 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use sampler_api::Target;
+use sampler_verify::Target;
 use sampler_verify::events::json_in_words;
 use sampler_verify::moment::{InWords, Millis, parse_length, parse_moment};
+use sampler_verify::quantity::Measure;
 use sampler_verify::words::{counted, form};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::api::{Api, ApiError, Query};
-use crate::clock;
-use crate::event::{Measured, SpanSeen};
+use crate::event::SpanSeen;
 use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
-use crate::output::warn;
+use crate::moment;
+use crate::output::{printable, warn};
 use crate::progress::Progress;
-use crate::show::{show, target, text};
+use crate::show::{exit_code, show};
 use crate::table::table;
-use comparison::key_of;
-pub(crate) use comparison::{Difference, Instance, compare};
+use comparison::{Difference, Instance, compare, key_of};
 
 /// How many events are sent at once.
 const BATCH: usize = 500;
@@ -88,11 +88,10 @@ struct Line {
     organization_id: String,
     space_id: String,
     consumer_id: String,
-    resource_id: Option<String>,
     plan_id: String,
     resource_instance_id: String,
     since: Option<Moment>,
-    measured_usage: Option<Vec<Measured>>,
+    measured_usage: Option<Vec<Measure>>,
 }
 
 pub(crate) async fn run(arguments: Arguments, api: &Api) -> Result<ExitCode, Failure> {
@@ -105,7 +104,7 @@ pub(crate) async fn run(arguments: Arguments, api: &Api) -> Result<ExitCode, Fai
             return Err(Failure::Input(what.to_owned()));
         }
     };
-    let now = clock::now();
+    let now = moment::now();
     let text = std::fs::read_to_string(file).map_err(|error| Failure::of_file(file, &error))?;
     let read = read(&text, now);
     let (head, instances) = read.map_err(|what| Failure::of_file(file, &what))?;
@@ -118,8 +117,7 @@ pub(crate) async fn run(arguments: Arguments, api: &Api) -> Result<ExitCode, Fai
         return apply(api, &difference, arguments.most).await;
     }
     show(&difference, || in_words(&difference))?;
-    let differs = difference.items().next().is_some();
-    Ok(ExitCode::from(u8::from(differs)))
+    Ok(exit_code(difference.items().next().is_none()))
 }
 
 /// Reads the head and the instances, and checks what the receiver cannot.
@@ -147,9 +145,6 @@ fn read(text: &str, now: Millis) -> Result<(Head, Vec<Instance>), String> {
 
 impl Line {
     fn instance(self, head: &Head) -> Result<Instance, &'static str> {
-        if self.resource_id.is_some_and(|it| it != head.resource_id) {
-            return Err("its resource is not that of the snapshot");
-        }
         let since = self.since.map(|since| since.0);
         if since.is_some_and(|since| since > head.at.0) {
             return Err("\"since\" is after the time of the snapshot");
@@ -216,7 +211,7 @@ async fn apply(api: &Api, difference: &Difference, most: usize) -> Result<ExitCo
         ));
         return Ok(ExitCode::FAILURE);
     }
-    let mut sender = Sender::new(api, BATCH, count as u64);
+    let mut sender = Sender::new(api, BATCH, Progress::to(Some(count as u64)));
     let events = (1..)
         .zip(difference.items())
         .map(|(line, (_, found))| FileEvent {
@@ -228,7 +223,7 @@ async fn apply(api: &Api, difference: &Difference, most: usize) -> Result<ExitCo
     let report = sender.finish();
     let document = json!({ "difference": difference, "report": report });
     show(&document, || in_words(difference) + &report.words())?;
-    Ok(ExitCode::from(u8::from(!report.is_good())))
+    Ok(exit_code(report.is_good()))
 }
 
 fn in_words(difference: &Difference) -> String {
@@ -243,10 +238,10 @@ fn in_words(difference: &Difference) -> String {
             let event = &found.proposal;
             [
                 format!("{line}"),
-                target(&event.target),
+                printable(&event.target.to_string()),
                 meaning.to_owned(),
                 format!("{} at {}", event.r#type, InWords(event.timestamp)),
-                text(found.span.as_ref()),
+                printable(found.span.as_deref().unwrap_or("-")),
             ]
         });
     let table = table(["line", "target", "", "event", "span"], rows, &[1, 2, 3, 4]);

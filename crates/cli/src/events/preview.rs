@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use sampler_domain::{
-    Acceptance, Action, Contract, Driver, Granularities, Granularity, Id, Measure, Measures,
-    Policy, Quantity, Remembered, RunId, Span, SpanId, StartEvent, StopEvent, Target, Terms,
-    Timestamp, Usage,
+    Acceptance, Action, Contract, Driver, Granularities, Granularity, Measure, Measures, Policy,
+    Quantity, Remembered, RunId, Span, SpanId, StartEvent, StopEvent, Target, Terms, Timestamp,
+    Usage,
 };
 use sampler_verify::moment::Millis;
 use sampler_verify::words::counted;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::failure::Failure;
 use crate::file::FileArguments;
 use crate::moment::time;
-use crate::show::{length_in_words, show, table_of};
+use crate::show::{exit_code, length_in_words, show, table_of};
 
 const USAGES: &str = "target start end duration timestamp measured_usage";
 
@@ -69,7 +69,7 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let details = contradictions.iter().map(|it| format!("{}\n", it.detail));
         details.collect::<String>() + &in_words(&usages)
     })?;
-    Ok(ExitCode::from(u8::from(!contradictions.is_empty())))
+    Ok(exit_code(contradictions.is_empty()))
 }
 
 /// The usages of a span, in the order in which a worker posts them to an upstream that accepts each.
@@ -101,10 +101,9 @@ fn span_of(used: &Used) -> Result<Span, String> {
     };
     let measured: Result<Vec<Measure>, String> = used.measures.iter().map(measure).collect();
     let measured = Measures::new(measured?).map_err(|errors| errors[0].to_string())?;
-    let id = |id: &Option<String>| id.as_deref().map(Id::from_store);
     let target = Target::from_store(used.target.ids());
     let start = StartEvent {
-        id: id(&used.start_id),
+        id: None,
         timestamp: Timestamp::clamped(used.start),
         target: target.clone(),
         measures: measured,
@@ -115,7 +114,7 @@ fn span_of(used: &Used) -> Result<Span, String> {
         return Ok(span);
     };
     let stop = StopEvent {
-        id: id(&used.end_id),
+        id: None,
         timestamp: Timestamp::clamped(end),
         target,
     };

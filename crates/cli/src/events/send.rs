@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use sampler_api::{Batch, BatchResult, Problem};
-use sampler_verify::words::{counted, form};
+use sampler_verify::words::counted;
 use serde::Serialize;
 
-use super::input::FileEvent;
-use crate::api::{Api, ApiError, JSON, in_one_line, pause_until};
-use crate::failure::Failure;
+use super::FileEvent;
+use crate::api::{Api, ApiError, JSON, pause_until};
+use crate::failure::{Failure, in_one_line};
 use crate::progress::Progress;
 
 /// The longest body of a batch, in bytes: half of what a receiver takes by default.
@@ -81,21 +81,13 @@ pub(crate) struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    /// Sends so many events at once; `total` is how many come.
-    pub(crate) fn new(api: &'a Api, size: usize, total: u64) -> Self {
+    /// Sends so many events at once.
+    pub(crate) fn new(api: &'a Api, size: usize, progress: Progress) -> Self {
         Self {
             api,
             size,
             report: Report::default(),
-            progress: Progress::to(Some(total)),
-        }
-    }
-
-    /// Without a line on a terminal.
-    pub(crate) fn quiet(self) -> Self {
-        Self {
-            progress: Progress::hidden(),
-            ..self
+            progress,
         }
     }
 
@@ -154,7 +146,7 @@ impl<'a> Sender<'a> {
             if left.len() < sent {
                 (attempt, own) = (1, PAUSE_FIRST);
             } else if attempt == ATTEMPTS {
-                return Err(given_up(left, self.done()));
+                return Err(given_up(&left, self.done()));
             }
             if !left.is_empty() {
                 let asked = left.iter().filter_map(|(_, outcome)| outcome.retry_after);
@@ -226,22 +218,17 @@ fn is_final(outcome: &BatchResult) -> bool {
     !matches!(outcome.status, 408 | 429 | 500..) && !is_half_kept
 }
 
-/// The failure where events get no final answer however often they are sent. At least one is left.
-fn given_up(mut left: Vec<(FileEvent, BatchResult)>, done: u64) -> Failure {
-    let events = counted(left.len(), "event");
-    let have = form(left.len(), "has", "have");
-    let (before, are) = (counted(done, "event"), form(done, "is", "are"));
-    let (
-        FileEvent { line, .. },
-        BatchResult {
-            status, problem, ..
-        },
-    ) = left.swap_remove(0);
+/// The failure where events get no final answer however often they are sent.
+fn given_up(left: &[(FileEvent, BatchResult)], done: u64) -> Failure {
+    let (event, outcome) = &left[0];
+    let (line, status) = (event.line, outcome.status);
+    let problem = outcome.problem.clone();
     let why = problem.as_ref().map(in_one_line).unwrap_or_default();
+    let (left, done) = (counted(left.len(), "event"), counted(done, "event"));
     Failure::RefusedMidway(ApiError {
         message: format!(
-            "{events} {have} no final answer, the first in line {line}: {status} {why}; {before} before {are} \
-             done; send the file again: what is kept is recognised"
+            "no final answer to {left}, the first in line {line}: {status} {why}; {done} done before; send the file \
+             again: what is kept is recognised"
         ),
         status: Some(status),
         problem: problem.map(Box::new),
@@ -261,21 +248,18 @@ mod tests {
             ..Problem::default()
         };
         let outcome = BatchResult {
-            index: 0,
             status: 503,
-            replayed: None,
-            span: None,
             problem: Some(problem),
-            retry_after: None,
+            ..BatchResult::default()
         };
         let event = FileEvent {
             line: 7,
             is_cloud_event: false,
             body: String::new(),
         };
-        let failure = given_up(vec![(event, outcome)], 6);
-        let words = "1 event has no final answer, the first in line 7: 503 throttled: Nothing was kept.; 6 events \
-                     before are done; send the file again: what is kept is recognised";
+        let failure = given_up(&[(event, outcome)], 6);
+        let words = "no final answer to 1 event, the first in line 7: 503 throttled: Nothing was kept.; 6 events \
+                     done before; send the file again: what is kept is recognised";
         assert_eq!(failure.to_string(), words);
         assert_eq!(
             (failure.exit_code(), &failure.document()["status"]),

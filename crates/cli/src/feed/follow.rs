@@ -1,14 +1,13 @@
 //! Reads the lists of the platform, sends what follows, and keeps how far it is.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
-use sampler_verify::moment::{InWords, Millis};
+use sampler_verify::moment::{HOUR, InWords, Millis};
 use serde_json::Value;
 
-use super::gap::{Gap, Span};
-use super::lists::{EventPage, Listed, TaskState, Unread};
-use super::receiver::Live;
+use super::gap::Gap;
+use super::outside::{Live, Outside};
 use super::report::{Report, sentence};
 use super::state::{Cursor, Kind, Mark, Refused, Step, Tracked};
 use super::store::Store;
@@ -26,7 +25,7 @@ const ROUND_MAX: Duration = Duration::from_mins(1);
 /// How often in a row a cursor may be gone.
 const GONE_MAX: u32 = 10;
 /// For how long a list is read from its beginning, in ms: the platform keeps events for longer.
-const BEGINNING_MAX: Millis = 12 * 3_600_000;
+const BEGINNING_MAX: Millis = 12 * HOUR;
 
 #[derive(Clone, Debug)]
 pub(super) struct How {
@@ -35,29 +34,6 @@ pub(super) struct How {
     pub(super) min_age: Millis,
     pub(super) is_once: bool,
     pub(super) is_dry: bool,
-}
-
-/// Everything outside: the platform, the receiver and the clock. The tests have another one, with faults.
-pub(super) trait Outside {
-    /// In ms.
-    fn now(&self) -> Millis;
-
-    /// The events after a mark, or from the beginning of the list.
-    async fn events(&self, record: Record, mark: Option<&Mark>) -> Result<EventPage, Unread>;
-
-    async fn running(&self, record: Record) -> Result<Listed, Failure>;
-
-    async fn tasks(&self, guids: &[String]) -> Result<HashMap<String, TaskState>, Failure>;
-
-    /// The open spans at the receiver of which an id is one of these.
-    async fn open_spans(
-        &self,
-        field: &'static str,
-        ids: &BTreeSet<String>,
-    ) -> Result<Vec<Span>, Failure>;
-
-    /// Sends events until each is kept or refused for good.
-    async fn post(&self, bodies: &[&Value]) -> Result<Refused, Failure>;
 }
 
 /// What a list has behind the events that are old enough.
@@ -95,7 +71,6 @@ impl Feed<Live> {
                 }
                 Err(failure) => return Err(failure),
             }
-            self.outside.platform.patience.be_endless();
             let fifth = u64::try_from(self.how.min_age / 5).unwrap_or_default();
             let pause = Duration::from_millis(fifth).clamp(ROUND_MIN, ROUND_MAX);
             tokio::time::sleep(pause).await;
@@ -107,7 +82,7 @@ impl<O: Outside> Feed<O> {
     pub(super) fn new(how: How, outside: O, store: Store, report: Report) -> Self {
         let now = outside.now();
         for record in &how.records {
-            let read_to = store.state().read_to(*record);
+            let read_to = store.state(*record).read_to();
             report.has_read(*record, read_to.unwrap_or(now));
         }
         Self {
@@ -136,47 +111,52 @@ impl<O: Outside> Feed<O> {
             self.tasks_at = Some(now);
         }
         self.store.save_answers()?;
-        self.tell()
+        self.tell();
+        Ok(())
     }
 
     /// Reads a list until the first event that is too young.
     async fn read(&mut self, record: Record) -> Result<(), Failure> {
+        let list = record.path();
         for _ in 0..GONE_MAX {
-            match self.read_once(record).await {
-                Ok(()) => return Ok(()),
-                Err(Unread::Failure(failure)) => return Err(failure),
-                Err(Unread::Gone) => {}
+            if self.has_read(record).await? {
+                return Ok(());
             }
-            if let Some(from) = self.store.state().read_to(record) {
-                let (name, from, now) = (record.name(), InWords(from), InWords(self.outside.now()));
+            if let Some(from) = self.store.state(record).read_to() {
+                let (from, now) = (InWords(from), InWords(self.outside.now()));
                 warn(&format!(
-                    "the platform no longer has the {name} usage events after {from}: what started and ended between \
-                     then and {now} is not known"
+                    "the platform no longer has the {list} after {from}: what started and ended between then and \
+                     {now} is not known"
                 ));
             }
             self.store.lose_cursor(record);
         }
-        let name = record.name();
-        let words = format!("the {name} usage events after the cursor go as fast as they are read");
+        let words = format!("the {list} after the cursor go as fast as they are read");
         Err(Failure::Unanswered(words))
     }
 
-    async fn read_once(&mut self, record: Record) -> Result<(), Unread> {
+    /// The same. Returns false where the cursor is gone.
+    async fn has_read(&mut self, record: Record) -> Result<bool, Failure> {
         let until = self.outside.now() - self.how.min_age;
-        match self.store.state().cursors.get(&record) {
+        let is_there = match self.store.state(record).cursor {
             None => self.fill(record, until).await?,
-            Some(Cursor::Beginning(at)) if until - at > BEGINNING_MAX => return Err(Unread::Gone),
-            Some(_) => {}
+            Some(Cursor::Beginning(at)) => until - at <= BEGINNING_MAX,
+            Some(Cursor::Behind(_)) => true,
+        };
+        if !is_there {
+            return Ok(false);
         }
         loop {
             let until = self.outside.now() - self.how.min_age;
-            let mark = self.store.state().mark(record);
-            let page = self.outside.events(record, mark).await?;
+            let mark = self.store.state(record).mark();
+            let Some(page) = self.outside.events(record, mark).await? else {
+                return Ok(false);
+            };
             let old = old_enough(&page.events, until);
             self.take(record, &page.events[..old]).await?;
             if old < page.events.len() || page.is_last {
                 self.report.has_read(record, until);
-                return Ok(());
+                return Ok(true);
             }
         }
     }
@@ -184,7 +164,7 @@ impl<O: Outside> Feed<O> {
     /// Sends what follows from these events.
     async fn take(&mut self, record: Record, mut rest: &[UsageEvent]) -> Result<(), Failure> {
         while !rest.is_empty() {
-            let (step, count) = self.store.state().step(record, rest);
+            let (step, count) = self.store.state(record).step(record, rest);
             self.send(step).await?;
             self.report.has_read(record, rest[count - 1].at);
             rest = &rest[count..];
@@ -193,35 +173,24 @@ impl<O: Outside> Feed<O> {
     }
 
     /// Takes what runs now, where the record says nothing about before. Older events than `until` say nothing more than
-    /// the lists.
-    async fn fill(&mut self, record: Record, until: Millis) -> Result<(), Unread> {
+    /// the lists. Returns false where the record goes while it is read.
+    async fn fill(&mut self, record: Record, until: Millis) -> Result<bool, Failure> {
         let now = self.outside.now();
         let listed = self.outside.running(record).await?;
-        let behind = self.behind(record, None, until).await?;
-        let mut organizations = listed.organizations.clone();
-        organizations.extend(self.store.state().organizations());
-        let of_organizations = self.outside.open_spans("organization_id", &organizations);
-        let mut spans = of_organizations.await?;
+        let Some(behind) = self.behind(record, None, until).await? else {
+            return Ok(false);
+        };
         let gap = Gap {
             record,
-            state: self.store.state(),
+            state: self.store.state(record),
             // In whole seconds, as the platform's own times: an event of this second is not dated earlier.
             at: now / 1_000 * 1_000,
             listed: &listed,
             left: &behind.left,
             noted: &behind.noted,
         };
-        // Spans of organizations that are gone have these resources.
-        let resources = gap.resources(&spans);
-        spans.extend(self.outside.open_spans("resource_id", &resources).await?);
-        let filled = gap.filled(spans);
-        for target in filled.others {
-            warn(&format!(
-                "the span of {} stays open: the platform does not have its organization, so it may be another \
-                 platform's",
-                printable(&target.to_string())
-            ));
-        }
+        let spans = self.outside.open_spans(&gap.organizations()).await?;
+        let changes = gap.changes(spans);
         for guid in &listed.unplaced {
             let guid = printable(guid);
             warn(&format!(
@@ -231,22 +200,23 @@ impl<O: Outside> Feed<O> {
         let cursor = behind.mark;
         let cursor = cursor.map_or(Cursor::Beginning(now), Cursor::Behind);
         let step = Step {
-            cursors: [(record, cursor)].into(),
-            changes: filled.changes,
+            record,
+            cursor: Some(cursor),
+            changes,
         };
-        Ok(self.send(step).await?)
+        self.send(step).await?;
+        Ok(true)
     }
 
-    /// Reads a list from a mark to its end, however young its events are.
+    /// Reads a list from a mark to its end, however young its events are. None: the mark is gone.
     async fn behind(
         &self,
         record: Record,
         mark: Option<&Mark>,
         until: Millis,
-    ) -> Result<Behind, Unread> {
+    ) -> Result<Option<Behind>, Failure> {
         let (mut behind, mut mark, mut is_old) = (Behind::default(), mark.cloned(), true);
-        loop {
-            let page = self.outside.events(record, mark.as_ref()).await?;
+        while let Some(page) = self.outside.events(record, mark.as_ref()).await? {
             for event in &page.events {
                 is_old &= event.at <= until;
                 if is_old {
@@ -260,23 +230,19 @@ impl<O: Outside> Feed<O> {
                 }
             }
             if page.is_last {
-                return Ok(behind);
+                return Ok(Some(behind));
             }
             mark = page.events.last().map(Mark::from);
         }
+        Ok(None)
     }
 
     /// Stops tasks whose end the platform does not tell: their start is no longer in its record.
     async fn end_tasks(&mut self) -> Result<(), Failure> {
-        let tasks = self
-            .store
-            .state()
-            .tracked()
-            .filter(|it| it.kind == Kind::Task);
-        let mut tasks: Vec<Tracked> = tasks.cloned().collect();
-        if tasks.is_empty() {
-            return Ok(());
-        }
+        let record = Record::Apps;
+        let tracked = self.store.state(record).tracked();
+        let tasks = tracked.filter(|it| it.kind == Kind::Task).cloned();
+        let tasks: Vec<Tracked> = tasks.collect();
         let guids: Vec<String> = tasks.iter().map(|task| task.key().to_owned()).collect();
         let found = self.outside.tasks(&guids).await?;
         let now = self.outside.now();
@@ -285,24 +251,26 @@ impl<O: Outside> Feed<O> {
             Some(found) => Some(found.updated_at).filter(|at| found.has_ended && *at <= until),
             None => (task.last <= until).then_some(now),
         };
-        tasks.retain(|task| ended_at(task).is_some());
-        if tasks.is_empty() {
+        let ended = tasks
+            .iter()
+            .filter_map(|task| Some((task, ended_at(task)?)));
+        let mut ended: Vec<(&Tracked, Millis)> = ended.collect();
+        if ended.is_empty() {
             return Ok(());
         }
-        let mark = self.store.state().mark(Record::Apps);
-        let behind = match self.behind(Record::Apps, mark, Millis::MIN).await {
-            Ok(behind) => behind,
-            // The next round sees it.
-            Err(Unread::Gone) => return Ok(()),
-            Err(Unread::Failure(failure)) => return Err(failure),
-        };
-        tasks.retain(|task| !behind.left.contains(task.key()));
-        let changes = tasks
-            .iter()
-            .filter_map(|task| Some(gone(task, ended_at(task)?)));
-        let changes = changes.collect();
-        let cursors = [].into();
-        self.send(Step { cursors, changes }).await
+        let mark = self.store.state(record).mark();
+        // The next round sees a mark that is gone.
+        if let Some(behind) = self.behind(record, mark, Millis::MIN).await? {
+            ended.retain(|(task, _)| !behind.left.contains(task.key()));
+            let changes = ended.into_iter().map(|(task, at)| gone(task, at));
+            let step = Step {
+                record,
+                cursor: None,
+                changes: changes.collect(),
+            };
+            self.send(step).await?;
+        }
+        Ok(())
     }
 
     async fn send(&mut self, step: Step) -> Result<(), Failure> {
@@ -333,24 +301,17 @@ impl<O: Outside> Feed<O> {
             warn(&sentence(unknown));
         }
         self.store.finish(&refused)?;
-        self.tell()
+        self.tell();
+        Ok(())
     }
 
     /// Says once a minute how it goes.
-    fn tell(&mut self) -> Result<(), Failure> {
+    fn tell(&mut self) {
         let now = self.outside.now();
-        if now - self.told_at < LINE_EVERY {
-            return Ok(());
-        }
-        self.told_at = now;
-        if self.how.is_once || self.how.is_dry {
+        if now - self.told_at >= LINE_EVERY {
+            self.told_at = now;
             note(self.report.words(now).trim_end());
-            return Ok(());
         }
-        if wants_json() {
-            return self.tell_all();
-        }
-        print(&self.report.words(now))
     }
 
     /// Reports what was done, and what nobody recorded and no report has told yet.

@@ -1,181 +1,150 @@
 //! The names that events get: those of the platform, unless a mapping says others.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
+use sampler_domain::Id;
 use serde::Deserialize;
 
-use super::usage_event::Record;
 use crate::failure::Failure;
 
 /// The resource and the plan of apps, without a mapping.
 const CONTAINER: &str = "linux-container";
 const TASK: &str = "linux-task";
 const BASIC: &str = "basic";
-/// The longest id that the receiver takes, in bytes.
-const ID_LEN_MAX: usize = 1_024;
 
 /// Names that override those of the platform. The first entry that fits decides.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Mapping {
-    services: Vec<Entry>,
-    processes: Vec<Entry>,
-    tasks: Entry,
+    services: Vec<OfService>,
+    processes: Vec<OfProcess>,
+    tasks: Names,
 }
 
-/// The conditions of an entry, and the names that it gives.
+/// The names of an offering, or of one of its plans.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfService {
+    offering: String,
+    plan: Option<String>,
+    resource_id: Option<Id>,
+    plan_id: Option<Id>,
+}
+
+/// The names of all processes, or of those of a type.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfProcess {
+    r#type: Option<String>,
+    resource_id: Option<Id>,
+    plan_id: Option<Id>,
+}
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Entry {
-    /// Of services.
-    offering: Option<String>,
-    /// Of services. None: any.
-    plan: Option<String>,
-    /// Of processes. None: any.
-    r#type: Option<String>,
-    resource_id: Option<String>,
-    plan_id: Option<String>,
+struct Names {
+    resource_id: Option<Id>,
+    plan_id: Option<Id>,
 }
 
 impl Mapping {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| Failure::of_file(path, &error))?;
-        Self::parse(&text).map_err(|mistakes| Failure::of_file(path, &mistakes))
-    }
-
-    /// A mistake of form is named alone, with its line; wrong values are named together.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let mapping: Self =
-            toml::from_str(text).map_err(|error| error.to_string().trim().to_owned())?;
-        let mistakes = mapping.mistakes();
-        if mistakes.is_empty() {
-            return Ok(mapping);
-        }
-        Err(mistakes.join("; "))
-    }
-
-    fn mistakes(&self) -> Vec<String> {
-        let mut mistakes = Vec::new();
-        for (number, entry) in (1..).zip(&self.services) {
-            let place = format!("services[{number}]");
-            if entry.offering.is_none() {
-                mistakes.push(format!("{place} names no offering"));
-            }
-            entry.check(&place, &["offering", "plan"], &mut mistakes);
-        }
-        for (number, entry) in (1..).zip(&self.processes) {
-            entry.check(&format!("processes[{number}]"), &["type"], &mut mistakes);
-        }
-        self.tasks.check("tasks", &[], &mut mistakes);
-        find_unreachable("services", &self.services, &mut mistakes);
-        find_unreachable("processes", &self.processes, &mut mistakes);
-        mistakes
+        toml::from_str(&text).map_err(|error| Failure::of_file(path, &error.to_string().trim_end()))
     }
 
     /// The resource and the plan of a service.
     pub(super) fn service(&self, offering: &str, plan: &str) -> (String, String) {
-        let mut entries = self.services.iter();
-        let entry = entries.find(|it| it.offering.as_deref() == Some(offering) && it.fits(plan));
-        names(entry, offering, plan)
+        let fits = |it: &&OfService| it.offering == offering && is_or_any(it.plan.as_deref(), plan);
+        let found = self.services.iter().find(fits);
+        let found = found.map(|it| [&it.resource_id, &it.plan_id]);
+        names(found, offering, plan)
     }
 
     /// The same of a process.
     pub(super) fn process(&self, r#type: Option<&str>) -> (String, String) {
-        let r#type = r#type.unwrap_or_default();
-        let entry = self.processes.iter().find(|it| it.fits(r#type));
-        names(entry, CONTAINER, BASIC)
+        let fits = |it: &&OfProcess| is_or_any(it.r#type.as_deref(), r#type.unwrap_or_default());
+        let found = self.processes.iter().find(fits);
+        let found = found.map(|it| [&it.resource_id, &it.plan_id]);
+        names(found, CONTAINER, BASIC)
     }
 
     /// The same of a task.
     pub(super) fn task(&self) -> (String, String) {
-        names(Some(&self.tasks), TASK, BASIC)
-    }
-
-    /// The resources that the mapping names, and those of apps, also where nothing of them runs.
-    pub(super) fn resources(&self, record: Record) -> BTreeSet<String> {
-        let (entries, tasks, own): (_, _, &[&str]) = match record {
-            Record::Services => (&self.services, None, &[]),
-            Record::Apps => (&self.processes, Some(&self.tasks), &[CONTAINER, TASK]),
-        };
-        let given = entries.iter().chain(tasks);
-        let given = given.filter_map(|entry| entry.resource_id.clone());
-        let own = own.iter().map(|name| (*name).to_owned());
-        given.chain(own).collect()
+        let given = [&self.tasks.resource_id, &self.tasks.plan_id];
+        names(Some(given), TASK, BASIC)
     }
 }
 
-impl Entry {
-    fn only(&self) -> Option<&str> {
-        self.plan.as_deref().or(self.r#type.as_deref())
-    }
-
-    fn fits(&self, name: &str) -> bool {
-        self.only().is_none_or(|only| only == name)
-    }
-
-    /// Whether this fits everything that another fits.
-    fn covers(&self, other: &Self) -> bool {
-        let is_wide = self.only().is_none() || self.only() == other.only();
-        self.offering == other.offering && is_wide
-    }
-
-    /// Names conditions that mean nothing here, and ids that the receiver would refuse.
-    fn check(&self, place: &str, conditions: &[&str], mistakes: &mut Vec<String>) {
-        let given = [
-            ("offering", &self.offering),
-            ("plan", &self.plan),
-            ("type", &self.r#type),
-        ];
-        for (name, value) in given {
-            if value.is_some() && !conditions.contains(&name) {
-                mistakes.push(format!("{place}.{name} is not a known key"));
-            }
-        }
-        for (name, id) in [
-            ("resource_id", &self.resource_id),
-            ("plan_id", &self.plan_id),
-        ] {
-            if let Some(fault) = id.as_deref().and_then(fault_of) {
-                mistakes.push(format!("{place}.{name} {fault}"));
-            }
-        }
-    }
+/// Whether a condition holds; one that is left out always does.
+fn is_or_any(condition: Option<&str>, name: &str) -> bool {
+    condition.is_none_or(|condition| condition == name)
 }
 
-/// The names that an entry gives, or else these.
-fn names(entry: Option<&Entry>, resource_id: &str, plan_id: &str) -> (String, String) {
-    let given = |of: fn(&Entry) -> Option<&String>| entry.and_then(of).cloned();
-    (
-        given(|it| it.resource_id.as_ref()).unwrap_or_else(|| resource_id.to_owned()),
-        given(|it| it.plan_id.as_ref()).unwrap_or_else(|| plan_id.to_owned()),
-    )
-}
-
-/// Why the receiver would refuse an id.
-fn fault_of(id: &str) -> Option<String> {
-    if id.is_empty() {
-        return Some("is empty".to_owned());
-    }
-    if id.len() > ID_LEN_MAX {
-        return Some(format!("has more than {ID_LEN_MAX} bytes"));
-    }
-    let is_hostile = id.chars().any(char::is_control);
-    is_hostile.then(|| "holds a control character".to_owned())
-}
-
-fn find_unreachable(name: &str, entries: &[Entry], mistakes: &mut Vec<String>) {
-    for (index, entry) in entries.iter().enumerate() {
-        let before = entries[..index].iter().position(|one| one.covers(entry));
-        if let Some(before) = before {
-            let (number, before) = (index + 1, before + 1);
-            mistakes.push(format!(
-                "{name}[{number}] is never reached: {name}[{before}] fits all that it fits"
-            ));
-        }
-    }
+/// The resource and the plan that an entry gives, or else these.
+fn names(given: Option<[&Option<Id>; 2]>, resource_id: &str, plan_id: &str) -> (String, String) {
+    let [resource, plan] = given.map_or([None; 2], |given| given.map(Option::as_ref));
+    let name = |given: Option<&Id>, own: &str| given.map_or(own, Id::as_str).to_owned();
+    (name(resource, resource_id), name(plan, plan_id))
 }
 
 #[cfg(test)]
-#[path = "../../tests/feed/mapping_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_entry_that_fits_decides() {
+        let mapping: Mapping = toml::from_str(
+            r#"
+            [[services]]
+            offering = "p-mysql"
+            plan = "small"
+            resource_id = "mysql"
+            plan_id = "s"
+            [[services]]
+            offering = "p-mysql"
+            resource_id = "sql"
+            [[processes]]
+            type = "worker"
+            plan_id = "background"
+            [tasks]
+            resource_id = "jobs"
+            "#,
+        )
+        .unwrap();
+        for (names, resource_id, plan_id) in [
+            (mapping.service("p-mysql", "small"), "mysql", "s"),
+            (mapping.service("p-mysql", "large"), "sql", "large"),
+            (mapping.service("redis", "small"), "redis", "small"),
+            (
+                mapping.process(Some("worker")),
+                "linux-container",
+                "background",
+            ),
+            (mapping.process(Some("web")), "linux-container", "basic"),
+            (mapping.process(None), "linux-container", "basic"),
+            (mapping.task(), "jobs", "basic"),
+        ] {
+            assert_eq!(names, (resource_id.to_owned(), plan_id.to_owned()));
+        }
+    }
+
+    /// An id that the receiver would refuse is a mistake, too.
+    #[test]
+    fn a_mistake_is_named_with_its_line() {
+        for (text, part) in [
+            ("services = 1", "invalid type"),
+            ("other = 1", "unknown field `other`"),
+            ("[[processes]]\ncolour = \"red\"", "line 2"),
+            ("[[processes]]\noffering = \"b\"", "line 2"),
+            ("[[processes]]\ntype = 5", "line 2"),
+            ("[[services", "line 1"),
+            ("[[services]]\nplan = \"p\"", "missing field `offering`"),
+            ("[tasks]\nplan_id = \"\"", "must not be empty"),
+            ("[tasks]\nplan_id = \"a\\u0007\"", "control characters"),
+        ] {
+            let words = toml::from_str::<Mapping>(text).unwrap_err().to_string();
+            assert!(words.contains(part), "{words}");
+        }
+    }
+}

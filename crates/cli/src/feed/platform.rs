@@ -1,297 +1,306 @@
-//! The client of the Cloud Controller's API (v3).
+//! The Cloud Controller's API (v3): usage events, and what runs now.
 
-use std::cell::Cell;
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
-use reqwest::Response;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use sampler_service::oauth::http::{describe, read_body};
-use sampler_service::oauth::{
-    AccessToken, ClientCredentials, Discoverer, FetchError, NoToken, TokenServer,
-};
-use secrecy::SecretString;
+use sampler_service::oauth::ClientCredentials;
+use sampler_verify::moment::parse_moment;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::Instant;
 use url::Url;
 
 use super::mapping::Mapping;
-use super::usage_event::text;
-use crate::connection::{credentials, secret_client, variable};
+use super::outside::{EventPage, Listed, TaskState};
+use super::state::{Kind, Mark, Tracked, measures, one};
+use super::usage_event::{Record, UsageEvent, text};
+use crate::api::{Api, ApiError, Query};
+use crate::connection::{Token, client_of_platform};
 use crate::failure::Failure;
-use crate::output::{printable, warn};
 
-/// Holds the secret of the platform's client, unless a file does.
-const SECRET_VARIABLE: &str = "SAMPLER_CF_CLIENT_SECRET";
 /// Who has one of these sees all usage events. Anybody else gets empty lists.
 const SCOPES: [&str; 3] = [
     "cloud_controller.global_auditor",
     "cloud_controller.admin_read_only",
     "cloud_controller.admin",
 ];
-/// How long an answer may take: a page may have 5,000 rows.
-const ANSWER_LIMIT: Duration = Duration::from_mins(2);
-/// In bytes.
-const ANSWER_LEN_MAX: usize = 256 << 20;
-/// How long a command asks again at its start.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// The pauses between attempts, and the shortest and longest that a server can ask for.
-const PAUSE_FIRST: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
-const PAUSE_ASKED_MIN: Duration = Duration::from_millis(100);
-const PAUSE_ASKED_MAX: Duration = Duration::from_hours(1);
-
-/// How long it is worth asking again.
-#[derive(Debug, Default)]
-pub(super) struct Patience {
-    /// Whether it keeps asking, whatever the answer.
-    is_endless: Cell<bool>,
-}
-
-impl Patience {
-    /// Everything has worked once.
-    pub(super) fn be_endless(&self) {
-        self.is_endless.set(true);
-    }
-
-    /// Attempts something until there is an answer, or until it is not worth asking again.
-    pub(super) async fn until_answered<T>(
-        &self,
-        attempt: impl AsyncFn() -> Result<T, Trouble>,
-    ) -> Result<T, Failure> {
-        let (since, mut own, mut is_told) = (Instant::now(), PAUSE_FIRST, false);
-        loop {
-            let trouble = match attempt().await {
-                Ok(answer) => return Ok(answer),
-                Err(trouble) => trouble,
-            };
-            let pause = match trouble.asked {
-                Some(asked) => asked.clamp(PAUSE_ASKED_MIN, PAUSE_ASKED_MAX),
-                None => own,
-            };
-            if !self.is_endless.get() {
-                let is_late = since.elapsed() + pause > PATIENCE;
-                if !trouble.may_pass || is_late {
-                    return Err(trouble.failure);
-                }
-            } else if !is_told {
-                is_told = true;
-                warn(&format!("{}; it is asked again", trouble.failure));
-            }
-            own = (own * 2).min(PAUSE_MAX);
-            tokio::time::sleep(pause).await;
-        }
-    }
-}
-
-/// Why there is no answer.
-#[derive(Debug)]
-pub(super) struct Trouble {
-    pub(super) failure: Failure,
-    /// Whether asking again may help.
-    pub(super) may_pass: bool,
-    /// The pause that the server asks for.
-    pub(super) asked: Option<Duration>,
-}
-
-/// Whether an answer of this status may be another one later.
-pub(super) fn may_pass(status: u16) -> bool {
-    matches!(status, 408 | 429 | 500..)
-}
-
-/// Whether the reason is the certificate of the server, which does not change by asking.
-pub(super) fn is_certificate(why: &str) -> bool {
-    why.contains("certificate")
-}
-
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) document: Value,
-}
-
-impl Answer {
-    /// The words of an error.
-    pub(super) fn detail(&self) -> String {
-        printable(text(&self.document, "/errors/0/detail").unwrap_or_default())
-    }
-}
+/// How many rows a page has: the most that the platform gives.
+const PER_PAGE: usize = 5_000;
+/// How many tasks are looked up at once: an address has a limit.
+const TASKS_PER_REQUEST: usize = 50;
+/// How many pages one list may have.
+const PAGES_MAX: u64 = 10_000;
 
 #[derive(Debug)]
 pub(super) struct Platform {
-    api: Url,
-    client_id: String,
-    http: reqwest::Client,
-    token: Arc<ClientCredentials>,
-    pub(super) mapping: Mapping,
-    pub(super) patience: Patience,
+    api: Api,
+    client: Arc<ClientCredentials>,
+    mapping: Mapping,
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+struct Page<T> {
+    resources: Vec<T>,
+    included: Option<HashMap<String, Vec<T>>>,
+    #[serde(default)]
+    pagination: Pagination,
+}
+
+#[derive(Default, Deserialize)]
+struct Pagination {
+    /// None: this is the last page.
+    next: Option<Value>,
 }
 
 impl Platform {
-    pub(super) fn new(
-        api: Url,
-        client_id: Option<String>,
-        secret_file: Option<&Path>,
-        mapping: Mapping,
-    ) -> Result<Self, Failure> {
-        let http = secret_client(&api, ANSWER_LIMIT)?;
-        let client_id = client_id.ok_or_else(|| {
-            Failure::Input("--cf-client-id names the platform's client".to_owned())
-        })?;
-        let secret = match secret_file {
-            Some(path) => secret_in(path)?,
-            None => variable(SECRET_VARIABLE),
-        };
-        let secret = secret.ok_or_else(|| {
-            Failure::Input(format!(
-                "--cf-client-secret-file or {SECRET_VARIABLE} must hold the secret of {client_id}"
-            ))
-        })?;
-        let uaa = TokenServer::CloudFoundry(api.clone());
-        let server = Discoverer::new(uaa, http.clone(), None);
+    pub(super) fn new(api: Url, client_id: &str, mapping: Mapping) -> Result<Self, Failure> {
+        let client = client_of_platform(&api, client_id)?;
         Ok(Self {
-            token: credentials(client_id.clone(), secret, server),
-            client_id,
-            api,
-            http,
+            api: Api::at(api, Token::Client(client.clone()))?,
+            client,
             mapping,
-            patience: Patience::default(),
         })
     }
 
     /// Makes sure that this is a platform, and that its client sees everything.
     pub(super) async fn check(&self) -> Result<(), Failure> {
-        self.patience.until_answered(|| self.try_check()).await
-    }
-
-    async fn try_check(&self) -> Result<(), Trouble> {
-        let root = self.send("/", &[], None).await?;
-        if root.document.pointer("/links").is_none() {
-            return Err(self.fatal("GET / names no links: this is not the API of a Cloud Foundry"));
-        }
-        let token = self.token().await?;
+        let token = self.client.token().await;
+        let token = token.map_err(|error| self.unanswered(&error.to_string()))?;
         let mut scopes = token.scope().unwrap_or_default().split(' ');
-        if !scopes.any(|scope| SCOPES.contains(&scope)) {
-            let (id, scope) = (printable(&self.client_id), SCOPES[0]);
-            return Err(self.fatal(&format!(
-                "its UAA gives the client {id} none of the scopes that see all usage events: the client \
-                 needs {scope}"
-            )));
+        if scopes.any(|scope| SCOPES.contains(&scope)) {
+            return Ok(());
         }
-        Ok(())
+        Err(self.unanswered(&format!(
+            "the client gets none of the scopes that see all usage events: it needs {}",
+            SCOPES[0]
+        )))
     }
 
-    /// Asks for something until it is answered 200, 404 or 422.
-    pub(super) async fn get(
+    /// The events after a mark, if it is still there. There is no `order_by`: the platform's own order is
+    /// the one that `after_guid` goes by.
+    pub(super) async fn events(
         &self,
-        path: &str,
-        query: &[(&str, String)],
-    ) -> Result<Answer, Failure> {
-        let attempt = || self.authorized(path, query);
-        self.patience.until_answered(attempt).await
-    }
-
-    async fn authorized(&self, path: &str, query: &[(&str, String)]) -> Result<Answer, Trouble> {
-        let token = self.token().await?;
-        let answer = self.send(path, query, Some(&token)).await?;
-        if answer.status != 401 {
-            return Ok(answer);
-        }
-        // The next attempt has another one, unless this is brand new.
-        self.token.refused(&token);
-        let words = format!("GET {path} is answered 401: {}", answer.detail());
-        Err(self.trouble(&words, true))
-    }
-
-    async fn token(&self) -> Result<AccessToken, Trouble> {
-        self.token.token().await.map_err(|NoToken(error)| {
-            let may_pass = match &error {
-                FetchError::Unreachable(why) => !is_certificate(why),
-                FetchError::Status { status, .. } => may_pass(*status),
-                FetchError::Document(_) => false,
-            };
-            let id = printable(&self.client_id);
-            self.trouble(&format!("no token for the client {id}: {error}"), may_pass)
-        })
-    }
-
-    async fn send(
-        &self,
-        path: &str,
-        query: &[(&str, String)],
-        token: Option<&AccessToken>,
-    ) -> Result<Answer, Trouble> {
-        let mut url = self.api.clone();
-        url.set_path(&format!("{}{path}", self.api.path().trim_end_matches('/')));
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        let mut request = self.http.get(url);
-        if let Some(token) = token {
-            request = request.header(AUTHORIZATION, token.header());
-        }
-        let response = request
-            .send()
-            .await
-            .map_err(|error| self.unreachable(error))?;
-        self.read(path, response).await
-    }
-
-    async fn read(&self, path: &str, response: Response) -> Result<Answer, Trouble> {
-        let status = response.status().as_u16();
-        let [media_type, asked] = [CONTENT_TYPE, RETRY_AFTER]
-            .map(|name| Some(response.headers().get(name)?.to_str().ok()?.to_owned()));
-        let is_web_page = media_type.is_some_and(|it| it.contains("html"));
-        let asked = asked.and_then(|seconds| seconds.trim().parse().ok());
-        let body = read_body(response, ANSWER_LEN_MAX).await;
-        let body = body.map_err(|error| self.unreachable(error))?;
-        let body =
-            body.ok_or_else(|| self.fatal(&format!("GET {path}: the answer is too long")))?;
-        let document = serde_json::from_slice(&body);
-        match (status, document) {
-            (200 | 401 | 404 | 422, Ok(document)) => Ok(Answer { status, document }),
-            (200, Err(error)) if !is_web_page => {
-                let words = format!("the answer to GET {path} is cut or not JSON: {error}");
-                Err(self.trouble(&words, true))
-            }
-            (200, Err(_)) => Err(self.fatal(&format!(
-                "GET {path} is answered 200 with a web page: this is not the API of a Cloud Foundry"
-            ))),
-            (_, document) => {
-                let document = document.unwrap_or_default();
-                let said = Answer { status, document }.detail();
-                let words = format!("GET {path} is answered {status} {said}");
-                Err(Trouble {
-                    asked: asked.map(Duration::from_secs),
-                    ..self.trouble(words.trim_end(), may_pass(status))
-                })
+        record: Record,
+        mark: Option<&Mark>,
+    ) -> Result<Option<EventPage>, Failure> {
+        let mut query = vec![("per_page", PER_PAGE.to_string())];
+        query.extend(mark.map(|mark| ("after_guid", mark.guid.clone())));
+        let page = self.page::<Value>(record.path(), &query).await;
+        if let Some(mark) = mark {
+            let found = self.made(record, &mark.guid).await?;
+            let refused = page.as_ref().err().filter(|it| it.status() == Some(422));
+            let is_gone =
+                refused.is_some_and(|it| found.is_none() || it.message.contains("After guid"));
+            // After another purge the same GUID is there again, with another time.
+            let is_other = found.is_some_and(|found| found != mark.created_at);
+            if is_other || is_gone {
+                return Ok(None);
             }
         }
+        let page = page.map_err(|error| self.failed(&error))?;
+        let rows = page.resources.iter();
+        let events = rows.map(|row| UsageEvent::read(record, row, &self.mapping));
+        let events: Result<Vec<UsageEvent>, String> = events.collect();
+        let events = events.map_err(|why| self.unanswered(&why))?;
+        let is_last = events.is_empty() || page.pagination.next.is_none();
+        Ok(Some(EventPage { events, is_last }))
     }
 
-    fn unreachable(&self, error: reqwest::Error) -> Trouble {
-        let why = describe(error);
-        let may_pass = !is_certificate(&why);
-        self.trouble(&format!("it cannot be reached: {why}"), may_pass)
+    /// When a usage event was made, as the platform writes it.
+    async fn made(&self, record: Record, guid: &str) -> Result<Option<String>, Failure> {
+        let path = ["v3", record.path(), guid];
+        let row = match self.api.get(&path, &Query::new()).await {
+            Err(error) if error.status() == Some(404) => return Ok(None),
+            answer => answer.and_then(|answer| answer.read::<Value>()),
+        };
+        let row = row.map_err(|error| self.failed(&error))?;
+        Ok(text(&row, "/created_at").map(str::to_owned))
     }
 
-    pub(super) fn fatal(&self, words: &str) -> Trouble {
-        self.trouble(words, false)
+    async fn page<T: DeserializeOwned>(
+        &self,
+        list: &str,
+        query: &Query,
+    ) -> Result<Page<T>, ApiError> {
+        self.api.get(&["v3", list], query).await?.read()
     }
 
-    fn trouble(&self, words: &str, may_pass: bool) -> Trouble {
-        Trouble {
-            failure: Failure::Unanswered(format!("Cloud Foundry at {}: {words}", self.api)),
-            may_pass,
-            asked: None,
+    /// A list with all of its pages, by GUID. If a row goes while pages are read, another can be missed, so a list of
+    /// several pages is read twice: what is in either counts.
+    async fn all(&self, list: &str, query: &Query) -> Result<Rows, Failure> {
+        let mut all = Rows::new();
+        for pass in 0..2 {
+            for number in 1..=PAGES_MAX {
+                let mut query = query.clone();
+                query.push(("per_page", PER_PAGE.to_string()));
+                query.push(("page", number.to_string()));
+                let page = self.page::<Row>(list, &query).await;
+                let page = page.map_err(|error| self.failed(&error))?;
+                let included = page.included.into_iter();
+                let included = included.flat_map(HashMap::into_values).flatten();
+                let rows = page.resources.into_iter().chain(included);
+                all.extend(rows.map(|row| (row.guid.clone(), row)));
+                if page.pagination.next.is_none() {
+                    if number == 1 && pass == 0 {
+                        return Ok(all);
+                    }
+                    break;
+                }
+            }
         }
+        Ok(all)
+    }
+
+    pub(super) async fn running(&self, record: Record) -> Result<Listed, Failure> {
+        let mut listed = match record {
+            Record::Services => self.services().await?,
+            Record::Apps => self.apps().await?,
+        };
+        // Also those without a space.
+        let organizations = self.all("organizations", &Query::new()).await?;
+        listed.organizations = organizations.into_keys().collect();
+        Ok(listed)
+    }
+
+    async fn services(&self) -> Result<Listed, Failure> {
+        let spaces = self.spaces().await?;
+        let plan = "guid,name,relationships.service_offering";
+        let query = [
+            ("type", "managed"),
+            ("fields[service_plan]", plan),
+            ("fields[service_plan.service_offering]", "guid,name"),
+        ];
+        let query = query.map(|(name, value)| (name, value.to_owned()));
+        let rows = self.all("service_instances", &query.into()).await?;
+        let mut listed = Listed::default();
+        for (guid, row) in &rows {
+            // Plans and offerings are among them.
+            if row.related("service_plan").is_some() {
+                listed.add(guid, self.service(guid, row, &rows, &spaces));
+            }
+        }
+        Ok(listed)
+    }
+
+    async fn apps(&self) -> Result<Listed, Failure> {
+        let processes = self.all("processes", &Query::new()).await?;
+        let running = vec![("states", "RUNNING".to_owned())];
+        let tasks = self.all("tasks", &running).await?;
+        let apps = self.all("apps", &Query::new()).await?;
+        let spaces = self.spaces().await?;
+        let mut listed = Listed::default();
+        for (guid, row) in &processes {
+            let app = row.related("app").and_then(|app| apps.get(app));
+            if app.is_none_or(|app| app.state.as_deref() == Some("STARTED")) {
+                listed.add(guid, self.part(Kind::Process, row, &apps, &spaces));
+            }
+        }
+        for (guid, row) in &tasks {
+            listed.add(guid, self.part(Kind::Task, row, &apps, &spaces));
+        }
+        Ok(listed)
+    }
+
+    /// A service instance, whose plan and offering are listed with it.
+    fn service(&self, guid: &str, row: &Row, rows: &Rows, spaces: &Spaces) -> Option<Tracked> {
+        let plan_guid = row.related("service_plan")?;
+        let plan = rows.get(plan_guid)?;
+        let offering = rows.get(plan.related("service_offering")?)?;
+        let (offering, name) = (offering.name.as_deref()?, plan.name.as_deref()?);
+        let names = self.mapping.service(offering, name);
+        let (space, consumer) = (row.related("space")?, format!("service:{guid}"));
+        let ids = [spaces.get(space)?, space, &consumer, guid];
+        let made = parse_moment(row.created_at.as_deref()?).ok()?;
+        let service = Tracked::new(Kind::Service, ids, names, one(), made);
+        let plan = Some(plan_guid.to_owned());
+        Some(Tracked { plan, ..service })
+    }
+
+    /// A process or a task of an app.
+    fn part(&self, kind: Kind, row: &Row, apps: &Rows, spaces: &Spaces) -> Option<Tracked> {
+        let (names, instances) = match kind {
+            Kind::Task => (self.mapping.task(), 1),
+            _ => (self.mapping.process(row.r#type.as_deref()), row.instances?),
+        };
+        let app = row.related("app")?;
+        let (space, consumer) = (apps.get(app)?.related("space")?, format!("app:{app}"));
+        let ids = [spaces.get(space)?, space, &consumer, &row.guid];
+        let measures = measures(row.memory_in_mb?, instances);
+        let made = parse_moment(row.created_at.as_deref()?).ok()?;
+        Some(Tracked::new(kind, ids, names, measures, made))
+    }
+
+    /// The organization of each space.
+    async fn spaces(&self) -> Result<Spaces, Failure> {
+        let rows = self.all("spaces", &Query::new()).await?;
+        let spaces = rows.into_iter().filter_map(|(guid, row)| {
+            let organization = row.related("organization")?.to_owned();
+            Some((guid, organization))
+        });
+        Ok(spaces.collect())
+    }
+
+    /// Looks tasks up. A missing task is gone.
+    pub(super) async fn tasks(
+        &self,
+        guids: &[String],
+    ) -> Result<HashMap<String, TaskState>, Failure> {
+        let mut found = HashMap::new();
+        for part in guids.chunks(TASKS_PER_REQUEST) {
+            let rows = self.all("tasks", &vec![("guids", part.join(","))]).await?;
+            found.extend(rows.into_iter().filter_map(|(guid, row)| {
+                let updated_at = row.updated_at.or(row.created_at)?;
+                let state = TaskState {
+                    has_ended: matches!(row.state.as_deref(), Some("SUCCEEDED" | "FAILED")),
+                    updated_at: parse_moment(&updated_at).ok()?,
+                };
+                Some((guid, state))
+            }));
+        }
+        Ok(found)
+    }
+
+    fn failed(&self, error: &ApiError) -> Failure {
+        self.unanswered(&error.message)
+    }
+
+    fn unanswered(&self, why: &str) -> Failure {
+        Failure::Unanswered(format!("Cloud Foundry at {}: {why}", self.api.base()))
     }
 }
 
-/// The secret in a file, unless that is empty.
-fn secret_in(path: &Path) -> Result<Option<SecretString>, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::of_file(path, &error))?;
-    let secret = text.trim_end_matches(['\r', '\n']);
-    Ok((!secret.is_empty()).then(|| secret.into()))
+/// Rows by GUID, and organizations by the GUID of a space.
+type Rows = BTreeMap<String, Row>;
+type Spaces = BTreeMap<String, String>;
+
+/// What matters of a row, whatever list it is of.
+#[derive(Clone, Debug, Deserialize)]
+struct Row {
+    guid: String,
+    name: Option<String>,
+    r#type: Option<String>,
+    state: Option<String>,
+    instances: Option<i64>,
+    memory_in_mb: Option<i64>,
+    created_at: Option<String>,
+    updated_at: Option<String>,
+    #[serde(default)]
+    relationships: Value,
+}
+
+impl Row {
+    /// The GUID of what it belongs to.
+    fn related(&self, name: &str) -> Option<&str> {
+        self.relationships[name]["data"]["guid"].as_str()
+    }
+}
+
+impl Listed {
+    fn add(&mut self, guid: &str, running: Option<Tracked>) {
+        match running {
+            Some(running) => _ = self.running.insert(guid.to_owned(), running),
+            None => _ = self.unplaced.insert(guid.to_owned()),
+        }
+    }
 }

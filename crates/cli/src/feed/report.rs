@@ -14,8 +14,8 @@ use tokio::net::TcpListener;
 
 use super::state::{Bound, Refused, Step, Unknown};
 use super::usage_event::Record;
-use crate::clock;
 use crate::failure::Failure;
+use crate::moment;
 use crate::output::printable;
 
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -36,35 +36,25 @@ struct Numbers {
 }
 
 impl Numbers {
+    /// How many events there were of these kinds, and with these outcomes.
+    fn count(&self, is_meant: impl Fn(&str, &str) -> bool) -> u64 {
+        let counts = self.events.iter();
+        let meant = counts.filter(|((kind, outcome), _)| is_meant(kind, outcome));
+        meant.map(|(_, count)| count).sum()
+    }
+
     /// How many events of the platform this followed from.
     fn of(&self, outcome: &str) -> u64 {
-        let of = |(kind, followed): &(String, &str)| kind != ASIDE && *followed == outcome;
-        let found = self.events.iter().filter(|(label, _)| of(label));
-        found.map(|(_, count)| count).sum()
+        self.count(|kind, followed| kind != ASIDE && followed == outcome)
     }
 
     /// How many events were refused, also those that follow from a list.
     fn refused(&self) -> u64 {
-        let found = self
-            .events
-            .iter()
-            .filter(|((_, followed), _)| *followed == "refused");
-        found.map(|(_, count)| count).sum()
+        self.count(|_, followed| followed == "refused")
     }
 
     fn read(&self) -> u64 {
-        let found = self.events.iter().filter(|((kind, _), _)| kind != ASIDE);
-        found.map(|(_, count)| count).sum()
-    }
-
-    fn ignored(&self) -> BTreeMap<&str, u64> {
-        let ignored = self
-            .events
-            .iter()
-            .filter(|((_, followed), _)| *followed == "ignored");
-        ignored
-            .map(|((kind, _), count)| (kind.as_str(), *count))
-            .collect()
+        self.count(|kind, _| kind != ASIDE)
     }
 }
 
@@ -110,9 +100,12 @@ impl Report {
     /// For machines.
     pub(super) fn document(&self, unknown: &[Unknown]) -> Value {
         let numbers = self.numbers();
+        let counts = numbers.events.iter();
+        let ignored = counts.filter(|((_, followed), _)| *followed == "ignored");
+        let ignored: BTreeMap<_, _> = ignored.map(|((kind, _), count)| (kind, count)).collect();
         json!({
             "read": numbers.read(), "started": numbers.of("started"), "stopped": numbers.of("stopped"),
-            "updated": numbers.of("updated"), "ignored": numbers.ignored(), "refused": numbers.refused(),
+            "updated": numbers.of("updated"), "ignored": ignored, "refused": numbers.refused(),
             "unknown": unknown,
         })
     }
@@ -139,7 +132,7 @@ impl Report {
         let listener = listener.map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
         let report = self.clone();
-        let show = async move || ([(CONTENT_TYPE, MEDIA_TYPE)], report.metrics(clock::now()));
+        let show = async move || ([(CONTENT_TYPE, MEDIA_TYPE)], report.metrics(moment::now()));
         let router = Router::new().route("/metrics", get(show));
         tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(format!("http://127.0.0.1:{port}/metrics"))
@@ -163,16 +156,12 @@ impl Report {
     }
 }
 
-fn name(bound: Bound) -> &'static str {
-    match bound {
-        Bound::Start => "start",
-        Bound::End => "end",
-    }
-}
-
 /// An unknown bound in a line of the log.
 pub(super) fn sentence(unknown: &Unknown) -> String {
-    let bound = name(unknown.what);
+    let bound = match unknown.what {
+        Bound::Start => "start",
+        Bound::End => "end",
+    };
     let (target, to) = (printable(&unknown.target.to_string()), InWords(unknown.to));
     let when = match unknown.from {
         Some(from) => format!("between {} and {to}", InWords(from)),

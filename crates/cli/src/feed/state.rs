@@ -1,18 +1,23 @@
-//! What is known of everything that runs, and the steps that change it. Pure: no clock, no I/O.
+//! What is known of everything that one record tells of, and the steps that change it. Pure: no clock, no I/O.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
+use sampler_api::Problem;
 use sampler_verify::Target;
-use sampler_verify::moment::{Millis, parse_moment};
+use sampler_verify::moment::{DAY, Millis, parse_moment};
+use sampler_verify::quantity::{self, Measure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::translate::translate;
 use super::usage_event::{Record, UsageEvent};
+use crate::event::Event;
 
 /// How long the end of something is remembered, in ms of the platform's time: clocks of API servers differ less, and a
 /// note that something runs is not so late.
-const IDLE_KEPT: Millis = 24 * 3_600_000;
+const IDLE_KEPT: Millis = DAY;
+/// The name of a problem.
+const OPEN_SPAN: &str = "open-span";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -22,47 +27,36 @@ pub(super) enum Kind {
     Task,
 }
 
-/// How much of something runs. A service instance is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Quantities {
-    /// Of all instances together; absent for a service.
-    pub(super) memory_mb: Option<i64>,
-    pub(super) instances: i64,
+/// The measures of a service instance.
+pub(super) fn one() -> Vec<Measure> {
+    vec![measure("instances", 1)]
 }
 
-impl Quantities {
-    pub(super) const SERVICE: Self = Self {
-        memory_mb: None,
-        instances: 1,
-    };
+/// The measures of a process or a task with this memory of each of its instances, in MB.
+pub(super) fn measures(memory: i64, instances: i64) -> Vec<Measure> {
+    let memory = memory.saturating_mul(instances);
+    vec![
+        measure("memory_mb", memory),
+        measure("instances", instances),
+    ]
+}
 
-    pub(super) fn of(memory_per_instance: i64, instances: i64) -> Self {
-        Self {
-            memory_mb: Some(memory_per_instance.saturating_mul(instances)),
-            instances,
-        }
-    }
-
-    /// `measured_usage` of an event.
-    pub(super) fn measures(self) -> Value {
-        let instances = json!({ "measure": "instances", "quantity": self.instances });
-        match self.memory_mb {
-            Some(memory) => json!([{ "measure": "memory_mb", "quantity": memory }, instances]),
-            None => json!([instances]),
-        }
+fn measure(name: &str, quantity: i64) -> Measure {
+    Measure {
+        measure: name.to_owned(),
+        quantity: json!(quantity),
     }
 }
 
 /// What is started at the receiver.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Tracked {
     /// As it was started. A stop names it, whatever the names are by then.
     pub(super) target: Target,
     pub(super) kind: Kind,
     /// The GUID of a service's plan, if it is known.
     pub(super) plan: Option<String>,
-    /// None: not known, so any others are a change.
-    pub(super) quantities: Option<Quantities>,
+    pub(super) measures: Vec<Measure>,
     /// The timestamp of its last event, in ms. None is dated earlier.
     pub(super) last: Millis,
 }
@@ -73,7 +67,7 @@ impl Tracked {
         kind: Kind,
         ids: [&str; 4],
         (resource_id, plan_id): (String, String),
-        quantities: Quantities,
+        measures: Vec<Measure>,
         last: Millis,
     ) -> Self {
         let [organization, space, consumer, guid] = ids.map(str::to_owned);
@@ -82,7 +76,7 @@ impl Tracked {
             target: Target::from_ids(ids),
             kind,
             plan: None,
-            quantities: Some(quantities),
+            measures,
             last,
         }
     }
@@ -91,11 +85,9 @@ impl Tracked {
         &self.target.resource_instance_id
     }
 
-    pub(super) fn record(&self) -> Record {
-        match self.kind {
-            Kind::Service => Record::Services,
-            Kind::Process | Kind::Task => Record::Apps,
-        }
+    /// Whether these are the measures.
+    pub(super) fn has(&self, measures: &[Measure]) -> bool {
+        quantity::difference(&self.measures, measures).is_none()
     }
 
     /// Whether the plan is the same, whatever its name is by now. What is no service has one plan.
@@ -108,48 +100,25 @@ impl Tracked {
     }
 }
 
-/// The last that is known of something.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The last that is known of something. Times are in ms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Phase {
+    /// It is started at the receiver.
     Started(Tracked),
-    Idle(Idle),
-}
-
-/// What is not started at the receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Idle {
-    pub(super) record: Record,
-    pub(super) why: Why,
-    /// It did not run before this, or was refused at this time, in ms.
-    pub(super) at: Millis,
-    /// The time of the platform at which this was learnt, in ms.
-    pub(super) seen: Millis,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Why {
     /// Its end is recorded. Its next start is not dated earlier.
-    Ended,
-    /// It was made then, and its start may still come in the record.
-    Made,
-    /// The receiver refuses its start: it may run, and is not billed.
-    Refused,
+    Ended(Millis),
+    /// The receiver refuses its start of this time: it may run, and is not billed.
+    Refused(Millis),
 }
 
 impl Phase {
-    pub(super) fn ended(record: Record, at: Millis) -> Self {
-        Self::idle(record, Why::Ended, at, at)
-    }
-
-    pub(super) fn idle(record: Record, why: Why, at: Millis, seen: Millis) -> Self {
-        Self::Idle(Idle {
-            record,
-            why,
-            at,
-            seen,
-        })
+    /// The time of what is not started at the receiver.
+    fn idle_at(&self) -> Option<Millis> {
+        match self {
+            Self::Started(_) => None,
+            Self::Ended(at) | Self::Refused(at) => Some(*at),
+        }
     }
 }
 
@@ -216,7 +185,7 @@ impl Bound {
 }
 
 /// What follows from one usage event, from a list, or from the look-up of a task.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Change {
     /// The GUID of what it is about. A step has one change of it.
     pub(super) key: Option<String>,
@@ -230,29 +199,37 @@ pub(super) struct Change {
 }
 
 /// What is done at once: written, posted, answered, and only then true.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Step {
-    pub(super) cursors: BTreeMap<Record, Cursor>,
+    pub(super) record: Record,
+    /// How far the record is read then, if the step follows from reading it.
+    pub(super) cursor: Option<Cursor>,
     pub(super) changes: Vec<Change>,
 }
 
 /// Events that the receiver refuses for good, by their ids.
 pub(super) type Refused = BTreeMap<String, Refusal>;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why an event is refused.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Refusal {
-    /// The target has an open span already.
-    pub(super) is_open: bool,
     pub(super) status: u16,
-    pub(super) problem: Value,
+    pub(super) problem: Problem,
+}
+
+impl Refusal {
+    /// Whether the target has an open span already.
+    fn is_open(&self) -> bool {
+        self.problem.name() == OPEN_SPAN
+    }
 }
 
 impl Change {
     /// An event for the receiver, and what is known once that has it.
-    pub(super) fn posting(body: Value, phase: Phase, unknown: Vec<Unknown>) -> Self {
+    pub(super) fn posting(id: String, event: Event, phase: Phase, unknown: Vec<Unknown>) -> Self {
         Self {
-            key: body["resource_instance_id"].as_str().map(str::to_owned),
-            body: Some(body),
+            key: Some(event.target.resource_instance_id.clone()),
+            body: Some(Event { id, ..event }.document()),
             phase: Some(phase),
             unknown,
             ..Self::default()
@@ -279,8 +256,8 @@ impl Change {
         let kind = self.body.as_ref().and_then(|body| body["type"].as_str());
         match (refusal, kind, &self.phase) {
             (Some(_), Some("update"), _) => None,
-            (Some(refusal), Some("start"), Some(Phase::Started(it))) if !refusal.is_open => {
-                Some(Phase::idle(it.record(), Why::Refused, it.last, it.last))
+            (Some(refusal), Some("start"), Some(Phase::Started(it))) if !refusal.is_open() => {
+                Some(Phase::Refused(it.last))
             }
             (_, _, phase) => phase.clone(),
         }
@@ -296,56 +273,52 @@ impl Step {
     }
 }
 
-/// All that is known.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// All that is known of a record.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct FeedState {
-    pub(super) cursors: BTreeMap<Record, Cursor>,
+    pub(super) cursor: Option<Cursor>,
     pub(super) phases: BTreeMap<String, Phase>,
 }
 
 impl FeedState {
-    pub(super) fn mark(&self, record: Record) -> Option<&Mark> {
-        match self.cursors.get(&record)? {
+    pub(super) fn mark(&self) -> Option<&Mark> {
+        match self.cursor.as_ref()? {
             Cursor::Behind(mark) => Some(mark),
             Cursor::Beginning(_) => None,
         }
     }
 
-    /// The time of the platform up to which a list is read.
-    pub(super) fn read_to(&self, record: Record) -> Option<Millis> {
-        self.mark(record)?.at()
+    /// The time of the platform up to which the record is read.
+    pub(super) fn read_to(&self) -> Option<Millis> {
+        self.mark()?.at()
     }
 
     pub(super) fn tracked(&self) -> impl Iterator<Item = &Tracked> {
         self.phases.values().filter_map(|phase| match phase {
             Phase::Started(tracked) => Some(tracked),
-            Phase::Idle(_) => None,
+            Phase::Ended(_) | Phase::Refused(_) => None,
         })
-    }
-
-    /// The organizations of what is started.
-    pub(super) fn organizations(&self) -> BTreeSet<String> {
-        let tracked = self.tracked();
-        tracked
-            .map(|it| it.target.organization_id.clone())
-            .collect()
     }
 
     /// The step that follows from the first of these events, and how many these are. What follows from a second event
     /// of something depends on the answer to the first.
     pub(super) fn step(&self, record: Record, events: &[UsageEvent]) -> (Step, usize) {
-        let (mut step, mut subjects) = (Step::default(), HashSet::new());
+        let (mut changes, mut cursor, mut subjects) = (Vec::new(), None, HashSet::new());
         for event in events {
             let subject = event.subject();
             if subject.is_some_and(|subject| !subjects.insert(subject)) {
                 break;
             }
             let before = subject.and_then(|subject| self.phases.get(subject));
-            step.changes.push(translate(record, event, before));
-            let cursor = Cursor::Behind(event.into());
-            step.cursors.insert(record, cursor);
+            changes.push(translate(event, before));
+            cursor = Some(Cursor::Behind(event.into()));
         }
-        let count = step.changes.len();
+        let count = changes.len();
+        let step = Step {
+            record,
+            cursor,
+            changes,
+        };
         (step, count)
     }
 
@@ -357,16 +330,16 @@ impl FeedState {
                 self.phases.insert(key.clone(), phase);
             }
         }
-        self.cursors.extend(step.cursors.clone());
+        if step.cursor.is_some() {
+            self.cursor.clone_from(&step.cursor);
+        }
         // By the time of the platform, because a list may be read long after it was written.
-        let read_to = [Record::Services, Record::Apps].map(|record| self.read_to(record));
-        self.phases.retain(|_, phase| match phase {
-            Phase::Started(_) => true,
-            Phase::Idle(idle) => {
-                let read_to = read_to[usize::from(idle.record == Record::Apps)];
-                read_to.is_none_or(|read_to| idle.seen > read_to - IDLE_KEPT)
-            }
-        });
+        let Some(read_to) = self.read_to() else {
+            return;
+        };
+        let is_kept = |at| at > read_to - IDLE_KEPT;
+        self.phases
+            .retain(|_, phase| phase.idle_at().is_none_or(is_kept));
     }
 }
 

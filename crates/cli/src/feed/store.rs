@@ -22,7 +22,8 @@ const REFUSED: &str = "refused.ndjson";
 struct Document {
     /// The platform that the state is of: cursors of one mean nothing to another.
     platform: String,
-    state: FeedState,
+    services: FeedState,
+    apps: FeedState,
     /// What is sent, and not known to be answered.
     pending: Option<Step>,
     /// What nobody recorded, and no report has told yet.
@@ -49,7 +50,8 @@ impl Store {
                 .map_err(|error| wrong(&format!("this is not the state of a feed: {error}")))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Document {
                 platform: platform.to_string(),
-                state: FeedState::default(),
+                services: FeedState::default(),
+                apps: FeedState::default(),
                 pending: None,
                 unknown: Vec::new(),
             },
@@ -67,8 +69,18 @@ impl Store {
         })
     }
 
-    pub(super) fn state(&self) -> &FeedState {
-        &self.document.state
+    pub(super) fn state(&self, record: Record) -> &FeedState {
+        match record {
+            Record::Services => &self.document.services,
+            Record::Apps => &self.document.apps,
+        }
+    }
+
+    fn state_mut(&mut self, record: Record) -> &mut FeedState {
+        match record {
+            Record::Services => &mut self.document.services,
+            Record::Apps => &mut self.document.apps,
+        }
     }
 
     /// What is sent, and not known to be answered.
@@ -89,7 +101,7 @@ impl Store {
 
     /// Forgets how far a list was read: the platform no longer has it.
     pub(super) fn lose_cursor(&mut self, record: Record) {
-        self.document.state.cursors.remove(&record);
+        self.state_mut(record).cursor = None;
     }
 
     /// Writes what is about to be sent, and with it what was answered before.
@@ -100,15 +112,14 @@ impl Store {
 
     /// Takes in what was sent and is answered. The next write has it; killed before, the feed sends the step again.
     pub(super) fn finish(&mut self, refused: &Refused) -> Result<(), Failure> {
-        if let Some(step) = self.document.pending.take() {
-            if let Err(failure) = self.keep_refused(&step, refused) {
-                self.document.pending = Some(step);
-                return Err(failure);
-            }
-            self.document.unknown.extend(step.unknown(refused).cloned());
-            self.document.state.apply(&step, refused);
-            self.is_behind = true;
-        }
+        let Some(step) = self.document.pending.clone() else {
+            return Ok(());
+        };
+        self.keep_refused(&step, refused)?;
+        self.document.pending = None;
+        self.document.unknown.extend(step.unknown(refused).cloned());
+        self.state_mut(step.record).apply(&step, refused);
+        self.is_behind = true;
         Ok(())
     }
 

@@ -1,25 +1,30 @@
 //! A usage event of the platform, and what it says about one service instance, process or task.
 
+use clap::ValueEnum;
 use sampler_verify::moment::{Millis, parse_moment};
+use sampler_verify::quantity::Measure;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::mapping::Mapping;
-use super::state::{Kind, Quantities, Tracked};
+use super::state::{Kind, Tracked, measures, one};
 
 /// A list of usage events of the platform.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Record {
+    /// Managed service instances.
     Services,
+    /// Apps: their processes and tasks.
     Apps,
 }
 
 impl Record {
-    pub(super) fn name(self) -> &'static str {
+    /// Its list at the platform, below `/v3`.
+    pub(super) fn path(self) -> &'static str {
         match self {
-            Self::Services => "service",
-            Self::Apps => "app",
+            Self::Services => "service_usage_events",
+            Self::Apps => "app_usage_events",
         }
     }
 }
@@ -35,17 +40,17 @@ pub(super) enum What {
 }
 
 /// What an event says about its subject.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Says {
     pub(super) guid: String,
     pub(super) what: What,
     /// What runs from then on; of an end, what ran until then, if the event says all of it.
     pub(super) part: Option<Tracked>,
     /// How much of it ran before the event, if the platform says so.
-    pub(super) was: Option<Quantities>,
+    pub(super) was: Option<Vec<Measure>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct UsageEvent {
     pub(super) guid: String,
     /// As the platform writes it, in whole seconds.
@@ -132,7 +137,7 @@ fn of_service(row: &Value, state: &str, at: Millis, mapping: &Mapping) -> Option
         let names = mapping.service(offering, text(row, "/service_plan/name")?);
         let consumer = format!("service:{guid}");
         let ids = ids(row, &consumer, guid)?;
-        let service = Tracked::new(Kind::Service, ids, names, Quantities::SERVICE, at);
+        let service = Tracked::new(Kind::Service, ids, names, one(), at);
         let plan = Some(text(row, "/service_plan/guid")?.to_owned());
         Some(Tracked { plan, ..service })
     };
@@ -155,25 +160,34 @@ fn of_app(row: &Value, state: &str, at: Millis, mapping: &Mapping) -> Option<Say
         let names = mapping.process(text(row, "/process/type"));
         (Kind::Process, text(row, "/process/guid")?, names)
     };
-    let quantities = |when: &str| {
+    let measures = |when: &str| {
         let of = |name: &str| row.pointer(&format!("/{name}/{when}"))?.as_i64();
         let memory = of("memory_in_mb_per_instance")?;
-        Some(Quantities::of(memory, of("instance_count")?))
+        Some(measures(memory, of("instance_count")?))
     };
-    let (was, now) = (quantities("previous"), quantities("current"));
-    let part = |quantities| {
+    let (was, now) = (measures("previous"), measures("current"));
+    let part = |measures| {
         let consumer = format!("app:{}", text(row, "/app/guid")?);
         let ids = ids(row, &consumer, guid)?;
-        Some(Tracked::new(kind, ids, names, quantities, at))
+        Some(Tracked::new(kind, ids, names, measures, at))
     };
     // A task has no previous values.
-    let runs = if what == What::Ends { was.or(now) } else { now };
+    let runs = if what == What::Ends {
+        was.clone().or(now)
+    } else {
+        now
+    };
     Says::new(guid, what, runs.and_then(part), was)
 }
 
 impl Says {
     /// Only an end says something without what it is about.
-    fn new(guid: &str, what: What, part: Option<Tracked>, was: Option<Quantities>) -> Option<Self> {
+    fn new(
+        guid: &str,
+        what: What,
+        part: Option<Tracked>,
+        was: Option<Vec<Measure>>,
+    ) -> Option<Self> {
         let guid = guid.to_owned();
         (what == What::Ends || part.is_some()).then_some(Self {
             guid,

@@ -10,11 +10,12 @@
 
 use std::collections::BTreeMap;
 
-use sampler_api::Target;
+use sampler_verify::Target;
 use sampler_verify::moment::Millis;
+use sampler_verify::quantity::{self, Measure};
 use serde::Serialize;
 
-use crate::event::{Event, Measured, SpanSeen, are_equal};
+use crate::event::{Event, SpanSeen};
 
 /// An instance that runs, as its provider knows it.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ pub(crate) struct Instance {
     /// Since when it runs for this customer, under any plan.
     pub(crate) since: Option<Millis>,
     /// Measures that the provider does not name are not compared.
-    pub(crate) measured_usage: Option<Vec<Measured>>,
+    pub(crate) measured_usage: Option<Vec<Measure>>,
 }
 
 /// What differs, with the events that would make the spans agree. Each can be sent as it is.
@@ -58,7 +59,7 @@ struct Said {
     #[serde(skip_serializing_if = "Option::is_none")]
     plan_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    measured_usage: Option<Vec<Measured>>,
+    measured_usage: Option<Vec<Measure>>,
 }
 
 /// What distinguishes an instance and its customer, whatever the plan.
@@ -140,7 +141,8 @@ impl Difference {
             };
             let span = ran.swap_remove(place);
             let said = instance.measured_usage.as_deref();
-            let differs = said.is_some_and(|said| !are_equal(said, &span.measured_usage));
+            let kept = &span.measured_usage;
+            let differs = said.is_some_and(|said| quantity::difference(said, kept).is_some());
             if differs && span.end.is_none() {
                 self.differs.push(Found::changed(span, instance, at));
             }
@@ -177,17 +179,16 @@ impl Found {
 
     /// An instance without a span.
     fn new(instance: &Instance, at: Millis) -> Self {
-        Self::proposing(Event {
-            measured_usage: Some(instance.measured_usage.clone().unwrap_or_default()),
-            ..Event::new("start", instance.target.clone(), at)
-        })
+        let measures = instance.measured_usage.clone().unwrap_or_default();
+        Self::proposing(Event::start(instance.target.clone(), at, measures))
     }
 
     /// A span with another plan or other measures than its instance.
     fn changed(span: &SpanSeen, instance: &Instance, at: Millis) -> Self {
-        let (plan, before) = (&instance.target.plan_id, &span.target.plan_id);
+        let (target, kept) = (&instance.target, &span.measured_usage);
+        let (plan, before) = (&target.plan_id, &span.target.plan_id);
         let measures = instance.measured_usage.as_ref();
-        let other = measures.filter(|it| !are_equal(it, &span.measured_usage));
+        let other = measures.filter(|it| quantity::difference(it, kept).is_some());
         let has_other_plan = plan != before;
         let said = |plan: &String, measured_usage| Said {
             plan_id: has_other_plan.then(|| plan.clone()),
@@ -196,12 +197,13 @@ impl Found {
         Self {
             span: Some(span.id.clone()),
             expected: Some(said(plan, other.cloned())),
-            kept: Some(said(before, other.map(|_| span.measured_usage.clone()))),
-            ..Self::proposing(Event {
-                measured_usage: Some(measures.unwrap_or(&span.measured_usage).clone()),
-                previous: has_other_plan.then(|| BTreeMap::from([("plan_id", before.clone())])),
-                ..Event::new("update", instance.target.clone(), at)
-            })
+            kept: Some(said(before, other.map(|_| kept.clone()))),
+            ..Self::proposing(Event::update(
+                &span.target,
+                target.clone(),
+                at,
+                measures.unwrap_or(kept).clone(),
+            ))
         }
     }
 

@@ -7,7 +7,7 @@ use super::*;
 /// The time of each snapshot.
 const AT: Millis = 1_000;
 
-fn measures(text: &str) -> Vec<Measured> {
+fn measures(text: &str) -> Vec<Measure> {
     serde_json::from_str(text).unwrap()
 }
 

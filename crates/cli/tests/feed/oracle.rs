@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use sampler_verify::moment::Millis;
 
-use super::receiver::Receiver;
+use super::outside::Receiver;
 use super::world::{Foundation, SKEW};
 use super::{MIN_AGE, Run};
 use crate::feed::state::Phase;
+use crate::feed::usage_event::Record;
 
 /// A time whose events were lost before they were read.
 pub(super) struct Gap {
@@ -53,15 +54,15 @@ impl<'a> Oracle<'a> {
 
     /// Fails where anything differs without having been said.
     pub(super) fn judge(&self, world: &Foundation, receiver: &Receiver) -> Judged {
-        let (now, state) = (self.now, self.run.store().state());
+        let (now, state) = (self.now, self.run.store().state(Record::Apps));
         let mut judged = Judged::default();
         for (key, history) in &world.truth {
             let used: Levels = history
                 .iter()
                 .map(|(at, quantities)| {
-                    let memory = quantities.and_then(|it| it.memory_mb);
+                    let memory = quantities.as_ref().map(|it| it[0].quantity.as_i64());
                     // Without memory it runs all the same.
-                    (*at, memory.map_or(0, |memory| memory + 1))
+                    (*at, memory.map_or(0, |memory| memory.unwrap() + 1))
                 })
                 .collect();
             let spans = receiver.spans.get(key).into_iter().flatten();

@@ -1,19 +1,18 @@
-//! What is outside of the feed, and how it fails.
+//! What is outside of the feed, and how it fails: a clock, a platform, and a receiver with spans, repeats and refusals.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
+use sampler_api::Problem;
 use sampler_verify::moment::Millis;
 use serde_json::{Value, json};
 
-use super::receiver::Receiver;
 use super::world::{BEGIN, Foundation};
 use super::{Faults, Numbers};
+use crate::event::SpanSeen;
 use crate::failure::Failure;
-use crate::feed::follow::Outside;
-use crate::feed::gap::Span;
-use crate::feed::lists::{EventPage, Listed, TaskState, Unread};
+use crate::feed::outside::{EventPage, Listed, Outside, TaskState};
 use crate::feed::state::{Mark, Refusal, Refused};
 use crate::feed::usage_event::Record;
 
@@ -89,39 +88,36 @@ impl Outside for Rc<Simulated> {
         self.time()
     }
 
-    async fn events(&self, _: Record, mark: Option<&Mark>) -> Result<EventPage, Unread> {
+    async fn events(&self, _: Record, mark: Option<&Mark>) -> Result<Option<EventPage>, Failure> {
         let page = 1 + self.numbers.borrow_mut().below(400) as usize;
         let found = self.asked(|| self.world.borrow().after(mark, self.time()))?;
-        let mut events = found.ok_or(Unread::Gone)?;
-        let is_last = events.len() <= page;
-        events.truncate(page);
-        Ok(EventPage { events, is_last })
+        Ok(found.map(|mut events| {
+            let is_last = events.len() <= page;
+            events.truncate(page);
+            EventPage { events, is_last }
+        }))
     }
 
     async fn running(&self, _: Record) -> Result<Listed, Failure> {
         self.asked(|| {
             let running = self.world.borrow().listed(self.time());
-            let running = running
-                .iter()
-                .map(|(key, quantities)| Foundation::running(key, *quantities, 1));
+            let running = running.into_iter().map(|(key, quantities)| {
+                let runs = Foundation::running(&key, quantities, 1);
+                (key, runs)
+            });
             Listed {
                 running: running.collect(),
                 unplaced: BTreeSet::new(),
                 organizations: BTreeSet::from(["o".to_owned()]),
-                resources: BTreeSet::new(),
             }
         })
     }
 
     async fn tasks(&self, _: &[String]) -> Result<HashMap<String, TaskState>, Failure> {
-        unreachable!("the foundation has no tasks")
+        Ok(HashMap::new())
     }
 
-    async fn open_spans(
-        &self,
-        _: &'static str,
-        _: &BTreeSet<String>,
-    ) -> Result<Vec<Span>, Failure> {
+    async fn open_spans(&self, _: &BTreeSet<String>) -> Result<Vec<SpanSeen>, Failure> {
         self.asked(|| self.receiver.borrow().open())
     }
 
@@ -137,9 +133,8 @@ impl Outside for Rc<Simulated> {
             for body in &bodies[..sent] {
                 if !receiver.take(body) {
                     let refusal = Refusal {
-                        is_open: false,
                         status: 422,
-                        problem: json!("refused"),
+                        problem: Problem::default(),
                     };
                     let id = body["id"].as_str().unwrap();
                     refused.insert(id.to_owned(), refusal);
@@ -152,4 +147,69 @@ impl Outside for Rc<Simulated> {
         }
         Ok(refused)
     }
+}
+
+/// A span: since when, how much, and until when.
+pub(super) type Span = (Millis, Value, Option<Millis>);
+
+/// A receiver: it knows repeats, and refuses what does not fit.
+#[derive(Default)]
+pub(super) struct Receiver {
+    pub(super) ids: HashMap<String, Value>,
+    pub(super) spans: BTreeMap<String, Vec<Span>>,
+    pub(super) refused: u64,
+    /// How many events it was sent, and how many of these it had already.
+    pub(super) taken: u64,
+    pub(super) repeated: u64,
+}
+
+impl Receiver {
+    pub(super) fn take(&mut self, event: &Value) -> bool {
+        self.taken += 1;
+        let id = event["id"].as_str().unwrap_or_default();
+        if let Some(before) = self.ids.get(id) {
+            assert_eq!(before, event, "an id says one thing");
+            self.repeated += 1;
+            return true;
+        }
+        let key = event["resource_instance_id"].as_str().unwrap_or_default();
+        let at = event["timestamp"].as_i64().unwrap_or_default();
+        let spans = self.spans.entry(key.to_owned()).or_default();
+        let is_open = spans.last().is_some_and(|span| span.2.is_none());
+        let starts = event["type"] != "stop";
+        let stops = event["type"] != "start";
+        let last = spans.last().map_or(at, |span| span.2.unwrap_or(span.0));
+        if is_open != stops || at < last {
+            self.refused += 1;
+            return false;
+        }
+        if let (true, Some(span)) = (stops, spans.last_mut()) {
+            span.2 = Some(at);
+        }
+        if starts {
+            spans.push((at, event["measured_usage"].clone(), None));
+        }
+        self.ids.insert(id.to_owned(), event.clone());
+        true
+    }
+
+    /// What `GET /v1/spans?state=open` lists.
+    pub(super) fn open(&self) -> Vec<SpanSeen> {
+        let last = self.spans.iter().filter_map(|(key, spans)| {
+            let (start, measures, end) = spans.last()?;
+            let span = json!({
+                "id": key, "target": target(key), "measured_usage": measures,
+                "start": start, "end": end,
+            });
+            end.is_none().then(|| serde_json::from_value(span).unwrap())
+        });
+        last.collect()
+    }
+}
+
+fn target(key: &str) -> Value {
+    json!({
+        "organization_id": "o", "space_id": "s", "consumer_id": format!("app:{key}"),
+        "resource_id": "linux-container", "plan_id": "basic", "resource_instance_id": key,
+    })
 }

@@ -1,7 +1,9 @@
+use sampler_verify::Target;
 use serde_json::json;
 
 use super::super::state::{Change, Phase};
 use super::*;
+use crate::event::Event;
 
 #[test]
 fn the_lag_is_that_of_the_list_that_is_behind() {
@@ -17,12 +19,11 @@ fn the_lag_is_that_of_the_list_that_is_behind() {
 /// The text of metrics is that of Prometheus, whatever the platform names.
 #[test]
 fn what_follows_is_counted_by_the_names_of_the_platform() {
-    let of = |state: Option<&str>, kind: &str| {
-        let body = json!({ "type": kind, "id": "i", "resource_instance_id": "i" });
-        let ended = Phase::ended(Record::Apps, 0);
+    let of = |state: Option<&str>, kind: &'static str| {
+        let event = Event::new(kind, Target::default(), 0);
         Change {
             state: state.map(str::to_owned),
-            ..Change::posting(body, ended, Vec::new())
+            ..Change::posting("i".to_owned(), event, Phase::Ended(0), Vec::new())
         }
     };
     let ignored = Change {
@@ -35,8 +36,13 @@ fn what_follows_is_counted_by_the_names_of_the_platform() {
         ignored,
         Change::default(),
     ];
-    let (report, cursors) = (Report::default(), [].into());
-    report.count(&Step { cursors, changes }, &Refused::new());
+    let report = Report::default();
+    let step = Step {
+        record: Record::Apps,
+        cursor: None,
+        changes,
+    };
+    report.count(&step, &Refused::new());
     report.has_read(Record::Apps, 1_000);
     let text = report.metrics(5_000);
     let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();

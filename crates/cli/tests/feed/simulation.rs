@@ -10,7 +10,6 @@
 
 mod oracle;
 mod outside;
-mod receiver;
 mod world;
 
 use std::fs;
@@ -140,7 +139,7 @@ impl Run {
     }
 
     fn mark(&self) -> Option<Mark> {
-        self.store().state().mark(Record::Apps).cloned()
+        self.store().state(Record::Apps).mark().cloned()
     }
 
     /// Everything that the feed has said nobody recorded.

@@ -5,20 +5,20 @@ use super::super::usage_event::{Says, What, old_enough};
 use super::*;
 
 /// Something named `i`.
-fn part(kind: Kind, names: (String, String), quantities: Quantities) -> Tracked {
+fn part(kind: Kind, names: (String, String), quantities: Vec<Measure>) -> Tracked {
     Tracked::new(kind, ["o", "s", "c", "i"], names, quantities, 0)
 }
 
 fn process(memory: i64, instances: i64) -> Tracked {
     let names = Mapping::default().process(None);
-    part(Kind::Process, names, Quantities::of(memory, instances))
+    part(Kind::Process, names, measures(memory, instances))
 }
 
 fn service(plan: &str, guid: &str) -> Tracked {
     let names = Mapping::default().service("p-mysql", plan);
     Tracked {
         plan: Some(guid.to_owned()),
-        ..part(Kind::Service, names, Quantities::SERVICE)
+        ..part(Kind::Service, names, one())
     }
 }
 
@@ -56,16 +56,19 @@ fn notes(guid: &str, at: Millis) -> UsageEvent {
 fn changes(guid: &str, at: Millis, was: i64, now: i64) -> UsageEvent {
     let mut event = event(guid, at, What::Changes, Some(process(now, 1)));
     let says = event.says.as_mut();
-    says.unwrap().was = Some(Quantities::of(was, 1));
+    says.unwrap().was = Some(measures(was, 1));
     event
 }
 
 /// The event of this id is refused.
 fn refused(id: &str, is_open: bool) -> Refused {
+    let kind = if is_open { "open-span" } else { "other" };
     let refusal = Refusal {
-        is_open,
         status: 409,
-        problem: json!("no"),
+        problem: Problem {
+            r#type: format!("/problems/{kind}"),
+            ..Problem::default()
+        },
     };
     [(id.to_owned(), refusal)].into()
 }
@@ -277,42 +280,36 @@ fn a_start_or_stop_that_nobody_recorded_is_said_with_its_bounds() {
         let found = unknown(&mut FeedState::default(), &events);
         assert_eq!(found, expected, "{events:?}");
     }
-    // Since it was made, if that is known; and not if its start was refused.
-    for (why, expected) in [
-        (Why::Made, vec![started(Some(5), 70)]),
-        (Why::Refused, vec![]),
-    ] {
-        let mut state = FeedState::default();
-        let phase = Phase::idle(Record::Apps, why, 5, 60);
-        state.phases.insert("i".to_owned(), phase);
-        assert_eq!(unknown(&mut state.clone(), &[notes("7", 70)]), expected);
-        assert_eq!(unknown(&mut state, &[stop("7", 70, 64)]), expected);
-    }
+    // Nothing, if its start was refused.
+    let mut state = FeedState::default();
+    let phase = Phase::Refused(5);
+    state.phases.insert("i".to_owned(), phase);
+    assert_eq!(unknown(&mut state.clone(), &[notes("7", 70)]), []);
+    assert_eq!(unknown(&mut state, &[stop("7", 70, 64)]), []);
 }
 
+/// However late it is here.
 #[test]
 fn ends_are_forgotten_by_the_time_of_the_platform() {
-    let (at, day) = (1_795_000_000_000, 24 * 3_600_000);
+    let at = 1_795_000_000_000;
     let mut state = FeedState::default();
-    let phase = Phase::ended(Record::Apps, at);
-    state.phases.insert("i".to_owned(), phase);
-    let mut read_to = |record, at: Millis| {
+    state.phases.insert("i".to_owned(), Phase::Ended(at));
+    let mut read_to = |at: Millis| {
         let created_at = chrono::DateTime::from_timestamp_millis(at).unwrap();
         let mark = Mark {
             guid: "g".to_owned(),
             created_at: created_at.to_rfc3339(),
         };
         let step = Step {
-            cursors: [(record, Cursor::Behind(mark))].into(),
+            record: Record::Apps,
+            cursor: Some(Cursor::Behind(mark)),
             changes: Vec::new(),
         };
         state.apply(&step, &Refused::new());
         state.phases.len()
     };
-    // Its own list is read up to there, however far the other is, and whatever the time is here.
-    assert_eq!(read_to(Record::Apps, at + 1_000), 1);
-    assert_eq!(read_to(Record::Services, at + 9 * day), 1);
-    assert_eq!(read_to(Record::Apps, at + 2 * day), 0);
+    assert_eq!(read_to(at + 1_000), 1);
+    assert_eq!(read_to(at + 2 * DAY), 0);
 }
 
 #[test]

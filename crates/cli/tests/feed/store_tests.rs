@@ -1,8 +1,10 @@
 use serde_json::json;
 
 use super::*;
+use sampler_api::Problem;
 use sampler_verify::Target;
 
+use crate::event::Event;
 use crate::feed::state::{Bound, Change, Cursor, Mark, Phase, Refusal};
 
 fn platform() -> Url {
@@ -17,20 +19,20 @@ fn step(guid: &str) -> Step {
         guid: id(),
         created_at: "t".to_owned(),
     };
-    let body = json!({ "id": guid, "type": "stop", "resource_instance_id": guid });
-    let ended = Phase::ended(Record::Apps, i64::MAX);
+    let ended = Phase::Ended(i64::MAX);
     let unknown = Bound::End.of(&target, Some(1), 2);
+    let event = Event::new("stop", target, 2);
     Step {
-        cursors: [(Record::Apps, Cursor::Behind(mark))].into(),
-        changes: vec![Change::posting(body, ended, vec![unknown])],
+        record: Record::Apps,
+        cursor: Some(Cursor::Behind(mark)),
+        changes: vec![Change::posting(id(), event, ended, vec![unknown])],
     }
 }
 
 fn refused(id: &str) -> Refused {
     let refusal = Refusal {
-        is_open: false,
         status: 409,
-        problem: json!("no"),
+        problem: Problem::default(),
     };
     [(id.to_owned(), refusal)].into()
 }
@@ -47,10 +49,8 @@ fn open(path: &Path) -> Store {
 }
 
 fn cursor(store: &Store) -> Option<&str> {
-    store
-        .state()
-        .mark(Record::Apps)
-        .map(|mark| mark.guid.as_str())
+    let mark = store.state(Record::Apps).mark();
+    mark.map(|mark| mark.guid.as_str())
 }
 
 fn untold(store: &Store) -> Vec<&str> {

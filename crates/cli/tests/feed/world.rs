@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use sampler_verify::moment::Millis;
+use sampler_verify::quantity::Measure;
 
 use super::{Faults, Numbers};
 use crate::feed::mapping::Mapping;
-use crate::feed::state::{Kind, Mark, Quantities, Tracked};
+use crate::feed::state::{Kind, Mark, Tracked, measures};
 use crate::feed::usage_event::{Says, UsageEvent, What};
 
 const PROCESSES: u64 = 400;
@@ -15,6 +16,9 @@ pub(super) const SKEW: i64 = 3_000;
 const LATE_MAX: Millis = 60_000;
 /// The time of the first row.
 pub(super) const BEGIN: Millis = 1_795_000_000_000;
+
+/// How much of a process runs.
+pub(super) type Quantities = Vec<Measure>;
 
 /// A row, and when it is seen.
 pub(super) struct Row {
@@ -52,27 +56,21 @@ impl Foundation {
     }
 
     pub(super) fn running(key: &str, quantities: Quantities, at: Millis) -> Tracked {
-        let consumer = format!("app:{key}");
-        let names = Mapping::default().process(None);
-        Tracked::new(
-            Kind::Process,
-            ["o", "s", &consumer, key],
-            names,
-            quantities,
-            at,
-        )
+        let (names, consumer) = (Mapping::default().process(None), format!("app:{key}"));
+        let ids = ["o", "s", &consumer, key];
+        Tracked::new(Kind::Process, ids, names, quantities, at)
     }
 
     /// Somebody starts, scales or stops a process.
     pub(super) fn act(&mut self, numbers: &mut Numbers, now: Millis) {
         let key = format!("p-{}", numbers.below(PROCESSES));
-        let before = self.runs.get(&key).copied();
-        let quantities = Quantities::of(64 + numbers.below(8) as i64, numbers.below(4) as i64);
+        let before = self.runs.get(&key).cloned();
+        let quantities = measures(64 + numbers.below(8) as i64, numbers.below(4) as i64);
         let next = match before {
             Some(_) if numbers.is_one_of(2) => None,
             _ => Some(quantities),
         };
-        match next {
+        match next.clone() {
             Some(quantities) => self.runs.insert(key.clone(), quantities),
             None => self.runs.remove(&key),
         };
@@ -86,7 +84,7 @@ impl Foundation {
         let last = history.last().map_or(at, |(last, _)| *last);
         self.skewed += u64::from(at < last);
         if next != before {
-            history.push((at.max(last), next));
+            history.push((at.max(last), next.clone()));
         }
         let mut seen_at = now;
         if self.faults.late && numbers.is_one_of(5) {
@@ -95,7 +93,7 @@ impl Foundation {
         }
         self.ids += 1;
         let guid = format!("event-{}", self.ids);
-        let says = says(&key, (before, next), at);
+        let says = says(&key, (before.clone(), next.clone()), at);
         self.insert(&guid, says.clone(), at, seen_at);
         if self.faults.repeats && numbers.is_one_of(50) {
             self.repeated += 1;
@@ -145,7 +143,7 @@ impl Foundation {
         for (key, quantities) in self.runs.clone() {
             let at = now / 1_000 * 1_000;
             let runs = Some(quantities);
-            self.insert(&key, says(&key, (runs, runs), at), at, now);
+            self.insert(&key, says(&key, (runs.clone(), runs), at), at, now);
         }
     }
 
@@ -188,7 +186,7 @@ impl Foundation {
 /// What the record says of a change.
 fn says(key: &str, (before, next): (Option<Quantities>, Option<Quantities>), at: Millis) -> Says {
     let running = |quantities| Foundation::running(key, quantities, at);
-    let what = match (before, next) {
+    let what = match (&before, &next) {
         (_, None) => What::Ends,
         (Some(_), Some(_)) => What::Changes,
         (None, Some(_)) => What::Starts,
@@ -196,17 +194,16 @@ fn says(key: &str, (before, next): (Option<Quantities>, Option<Quantities>), at:
     Says {
         guid: key.to_owned(),
         what,
-        part: next.or(before).map(running),
+        part: next.clone().or(before.clone()).map(running),
         was: before.or(next),
     }
 }
 
 fn tell(event: &UsageEvent, running: &mut BTreeMap<String, Quantities>) {
     let Some(says) = &event.says else { return };
-    let quantities = says.part.as_ref().and_then(|part| part.quantities);
-    match (says.what, quantities) {
-        (What::Starts | What::Changes, Some(quantities)) => {
-            running.insert(says.guid.clone(), quantities);
+    match (says.what, &says.part) {
+        (What::Starts | What::Changes, Some(part)) => {
+            running.insert(says.guid.clone(), part.measures.clone());
         }
         (What::Ends, _) => _ = running.remove(&says.guid),
         _ => {}

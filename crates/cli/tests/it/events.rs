@@ -1,4 +1,4 @@
-//! `sampler events`.
+//! `sampler events`, and `sampler start`, `stop` and `update`.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::api::{HOUR, IDS, World};
 use crate::stub::{Reply, Seen, Stub};
-use crate::{Ended, file, json_of, run, sampler};
+use crate::{Ended, NOW, file, json_of, run, sampler};
 
 impl Stub {
     /// Keeps all events.
@@ -114,6 +115,15 @@ fn nothing_is_sent_of_a_file_with_a_mistake() {
             r#"{"id":"","timestamp":5}"#,
             "line 5: the event has no \"id\"",
         ),
+        (
+            r#"{"id":5,"timestamp":5}"#,
+            "line 5: invalid type: integer `5`, expected a string",
+        ),
+        (
+            r#"{"specversion":"1.0"}"#,
+            "line 5: the event has no \"id\"",
+        ),
+        ("{\"id\":\"\u{fffd}\"}", "line 5: it is not UTF-8"),
         ("{broken", "line 5: not JSON: "),
     ] {
         let (_folder, path) = file("events.ndjson", &format!("{good}{line}\n[]\n"));
@@ -270,12 +280,13 @@ fn no_column_of_a_table_is_lost() {
 }
 
 #[test]
-fn cloud_events_are_sent_as_they_are() {
+fn events_are_sent_as_they_are_written() {
     let stub = Stub::keeping();
     let event = |id: &str| {
         format!(r#"{{"specversion": "1.0", "id": "{id}", "source": "/x", "type": "a.start"}}"#)
     };
-    let stop = r#"{"type": "stop", "id": "3", "timestamp": 1}"#;
+    let stop =
+        r#"{"type": "stop", "id": "3", "timestamp": 1e2, "x": 123456789012345678901234567890}"#;
     let text = format!("{}\n{}\n{stop}\n", event("1"), event("2"));
     let (_folder, path) = file("events.ndjson", &text);
     stub.send(&path, &[]).writes(0, &[]);
@@ -372,4 +383,89 @@ fn a_batch_that_is_refused_behind_another_is_not_nothing_done() {
     ended.tells(2, &[]);
     let error = &json_of(&ended.errors)["error"];
     assert_eq!(error["problem"]["detail"], "It nests too deeply.");
+}
+
+/// A receiver that has one open span, and one that ended.
+fn receiver() -> Stub {
+    let mut world = World::new();
+    world.add("orders", NOW - 50 * HOUR, 20, false);
+    world.add("shop", NOW - 7 * HOUR, 7, true);
+    world.writes = Some(|seen| {
+        if seen.body.contains("refuse") {
+            return Reply::problem(409, "open-span", "It is open.");
+        }
+        Reply::of(201, Value::Null)
+    });
+    world.start()
+}
+
+const CUSTOMER: [&str; 6] = [
+    "--organization-id",
+    "o",
+    "--space-id",
+    "s",
+    "--consumer-id",
+    "c",
+];
+const PLAN: [&str; 4] = ["--resource-id", "postgres", "--plan-id", "large"];
+
+#[test]
+fn one_event_is_sent_from_options() {
+    let stub = receiver();
+    let start = |instance: &str, more: &[&str]| {
+        let what = ["start", instance, "--at", "2026-11-22T13:00"];
+        let measures = ["--measure", "memory=512", "--measure", "load=0.5"];
+        stub.run(&[&what, &CUSTOMER[..], &PLAN, &measures, more].concat())
+    };
+    let kept = "The start of postgres/large/new at 2026-11-22T13:00:00.000Z is kept.\n";
+    for _ in 0..2 {
+        assert_eq!(start("new", &[]).done(), kept);
+    }
+    let seen = stub.seen();
+    assert_eq!(seen[0].what, "POST /v1/events/start");
+    assert_eq!(seen[0].body, seen[1].body, "a repeat is the same event");
+    let body = seen[0].json();
+    let id = body["id"].as_str().unwrap();
+    assert!(id.starts_with("sampler-"), "{body}");
+    assert_eq!(body["timestamp"], NOW);
+    let measures = r#""measured_usage":[{"measure":"memory","quantity":512},{"measure":"load","quantity":0.5}]"#;
+    assert!(seen[0].body.contains(measures), "{}", seen[0].body);
+    start("refuse", &[]).tells(1, &["It is open."]);
+    for wrong in ["memory", "memory=much", "m=0x1"] {
+        start("new", &["--measure", wrong]).tells(2, &[]);
+    }
+}
+
+/// The rest of what they say is what the open span says.
+#[test]
+fn an_instance_is_enough_to_stop_and_to_update_it() {
+    let stub = receiver();
+    let send = |arguments: &[&str]| {
+        let at = ["--at", "1795352400000", "--id", "e"];
+        stub.run(&[arguments, &at].concat())
+    };
+    send(&["stop", "shop"]).writes(0, &[]);
+    let stop = stub.seen().pop().unwrap();
+    assert_eq!(stop.what, "POST /v1/events/stop");
+    let body = stop.json();
+    let fields: Vec<&String> = body.as_object().unwrap().keys().collect();
+    assert_eq!(fields, [&["id", "timestamp"], &IDS[..]].concat());
+    assert_eq!(body["resource_instance_id"], "shop");
+    send(&["update", "span-shop", "--plan-id", "larger"]).writes(0, &[]);
+    let update = stub.seen().pop().unwrap().json();
+    assert_eq!(update["plan_id"], "larger");
+    assert_eq!(update["previous"], json!({ "plan_id": "large" }));
+    let measures = json!([{ "measure": "memory", "quantity": 512 }]);
+    assert_eq!(update["measured_usage"], measures);
+    send(&["stop", "orders"]).tells(2, &["has no open span"]);
+    send(&["stop", "nobody"]).tells(2, &[]);
+    send(&["update", "shop"]).tells(2, &["--plan-id"]);
+}
+
+/// Whoever gets no answer can send the same event again.
+#[test]
+fn an_event_without_an_answer_can_be_sent_again() {
+    let what = ["start", "i", "--at", "5", "--url", "http://127.0.0.1:9"];
+    let ended = run(&[&what, &CUSTOMER[..], &PLAN].concat());
+    ended.tells(3, &["--id sampler-", " --at 5\n"]);
 }

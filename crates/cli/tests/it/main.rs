@@ -5,12 +5,10 @@
 mod actions;
 mod api;
 mod cases;
-mod connection;
 mod events;
 mod habits;
 mod help;
 mod lists;
-mod single_events;
 mod snapshot;
 mod stub;
 mod verify;

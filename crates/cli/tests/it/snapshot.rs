@@ -83,13 +83,11 @@ fn a_wrong_file_is_told_with_its_line() {
     let stub = world();
     let runs = instance("runs");
     let later = runs.replace('}', &format!(",\"since\":{}}}", NOW + 1));
-    let other = runs.replace('}', ",\"resource_id\":\"redis\"}");
     let unknown = runs.replace('}', ",\"plan\":\"x\"}");
     for (instances, part) in [
         ("nope\n", "line 4: not JSON"),
         (&*format!("{runs}{runs}"), "line 5: the same target"),
         (&later, "line 4: \"since\" is after"),
-        (&other, "line 4: its resource is not"),
         (&unknown, "line 4: unknown field `plan`"),
         ("{}\n", "line 4: missing field `organization_id`"),
     ] {
