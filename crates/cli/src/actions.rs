@@ -14,8 +14,7 @@ use crate::api::{Answer, Api, ApiError, Query};
 use crate::failure::{Failure, words_of};
 use crate::listing::Period;
 use crate::moment::{FORMS, time};
-use crate::output::{wants_json, warn};
-use crate::progress::Progress;
+use crate::output::{Progress, wants_json, warn};
 use crate::show::{exit_code, facts, show};
 use crate::span::{self, proof_in_words};
 

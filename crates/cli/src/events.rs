@@ -19,8 +19,7 @@ use crate::api::Api;
 use crate::event::Event;
 use crate::failure::Failure;
 use crate::file::{EventFile, FileArguments};
-use crate::output::{tell, wants_json};
-use crate::progress::Progress;
+use crate::output::{Progress, tell, wants_json};
 use crate::show::{exit_code, show};
 pub(crate) use send::{Refusal, Sender};
 

@@ -11,11 +11,9 @@ mod file;
 mod listing;
 mod moment;
 mod output;
-mod progress;
 mod show;
 mod snapshot;
 mod span;
-mod table;
 mod verify;
 
 use std::process::ExitCode;

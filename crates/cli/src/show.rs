@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use comfy_table::presets;
+use comfy_table::{CellAlignment, Row, Table};
 use sampler_verify::Target;
 use sampler_verify::moment::{InWords, Millis};
 use serde::{Deserialize, Serialize};
@@ -9,7 +11,6 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::output::{print, print_json_text, printable, wants_json};
-use crate::table::table;
 
 /// Shown for an absent value.
 const NOTHING: &str = "-";
@@ -41,6 +42,26 @@ pub(crate) fn table_of(items: &[Value], columns: &str, nothing: &str) -> String 
     let left = (0..columns.len()).filter(|place| is_left(&columns[*place]));
     let left: Vec<usize> = left.collect();
     format!("{}\n", table(header, rows, &left))
+}
+
+/// Cells in columns; those of the given numbers to the left, the others to the right.
+pub(crate) fn table<R: Into<Row>>(
+    header: impl Into<Row>,
+    rows: impl Iterator<Item = R>,
+    left: &[usize],
+) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_header(header)
+        .add_rows(rows);
+    for (number, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if !left.contains(&number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt()
 }
 
 /// All members of a document, each on a line, those of nested ones with a point before their names.

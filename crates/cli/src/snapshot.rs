@@ -20,10 +20,8 @@ use crate::event::SpanSeen;
 use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
 use crate::moment;
-use crate::output::{printable, warn};
-use crate::progress::Progress;
-use crate::show::{exit_code, show};
-use crate::table::table;
+use crate::output::{Progress, printable, warn};
+use crate::show::{exit_code, show, table};
 use comparison::{Difference, Instance, compare, key_of};
 
 /// How many events are sent at once.

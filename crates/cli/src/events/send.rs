@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::FileEvent;
 use crate::api::{Api, ApiError, JSON, pause_until};
 use crate::failure::{Failure, in_one_line};
-use crate::progress::Progress;
+use crate::output::Progress;
 
 /// The longest body of a batch, in bytes: half of what a receiver takes by default.
 const BATCH_LEN_MAX: usize = 2 << 20;

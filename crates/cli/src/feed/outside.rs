@@ -13,8 +13,7 @@ use crate::event::SpanSeen;
 use crate::events::{self, FileEvent, Sender};
 use crate::failure::Failure;
 use crate::moment;
-use crate::output::warn;
-use crate::progress::Progress;
+use crate::output::{Progress, warn};
 
 /// How many events are sent at once.
 const BATCH: usize = 500;

@@ -10,7 +10,7 @@ use sampler_verify::{History, Policy, Report, Row, SpanCheck, Target, Used, matc
 
 use super::Scope;
 use crate::api::{Api, ApiError, Query};
-use crate::progress::Progress;
+use crate::output::Progress;
 
 /// The programs work while we read. Spans and usages that do not fit are read again, up to this many times and with
 /// this pause in between, before there is a finding.

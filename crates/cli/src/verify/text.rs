@@ -8,8 +8,7 @@ use sampler_verify::{FindingKind, Report, Row};
 use serde_json::json;
 
 use crate::output::printable;
-use crate::show::length_in_words;
-use crate::table::table;
+use crate::show::{length_in_words, table};
 
 /// How many spans, and events that contradict others, are shown.
 const SHOWN: usize = 50;

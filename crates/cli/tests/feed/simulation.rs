@@ -24,7 +24,7 @@ use super::state::{Mark, Unknown};
 use super::store::Store;
 use super::usage_event::Record;
 use crate::failure::Failure;
-use crate::table::table;
+use crate::show::table;
 use oracle::{Gap, Oracle};
 use outside::{KILLED, Simulated};
 use world::BEGIN;
