@@ -229,7 +229,7 @@ async fn holes_are_filled_and_their_bounds_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_its_state_nothing_stays_open_in_silence() {
+async fn without_its_state_what_no_longer_runs_is_ended() {
     let foundation = Foundation::new("feed_lost").await;
     let now = second(now_millis());
     let began = now - 30 * HOUR;
