@@ -1,7 +1,7 @@
-//! An Abacus that counts each usage once, and answers as a test configures it.
+//! The upstream of these tests.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,23 +29,17 @@ pub(crate) struct Abacus {
     pub(crate) counted: Arc<Mutex<BTreeMap<(String, i64), Usage>>>,
     /// Answers to give instead of taking the usage.
     script: Mutex<Option<Script>>,
-    /// Each question for a document: when, and of which usage.
-    pub(crate) asked: Mutex<Vec<(Instant, String)>>,
+    /// The usage of each question.
+    pub(crate) asked: Mutex<Vec<String>>,
     documents: Mutex<Option<Documents>>,
     promises: Mutex<Promises>,
     /// The status of its answers to posts; that of the answer where it is none.
     pub(crate) status: Mutex<Option<u16>>,
     in_flight: Mutex<BTreeSet<String>>,
-    pub(crate) most_in_flight: Mutex<usize>,
+    pub(crate) most_in_flight: AtomicUsize,
     /// How long each post takes.
     pub(crate) latency: Mutex<Duration>,
-    /// How far its clock is behind, ms.
-    pub(crate) behind: AtomicI64,
     dates: Mutex<Option<Dates>>,
-    /// Nothing is answered.
-    pub(crate) is_away: AtomicBool,
-    /// Failures are those of a request that was not sent.
-    pub(crate) is_unsent: AtomicBool,
 }
 
 impl Abacus {
@@ -60,18 +54,10 @@ impl Abacus {
             promises: Mutex::new(Promises::ABACUS),
             status: Mutex::default(),
             in_flight: Mutex::default(),
-            most_in_flight: Mutex::default(),
+            most_in_flight: AtomicUsize::default(),
             latency: Mutex::default(),
-            behind: AtomicI64::default(),
             dates: Mutex::default(),
-            is_away: AtomicBool::default(),
-            is_unsent: AtomicBool::default(),
         }
-    }
-
-    /// What time it is there.
-    pub(crate) fn now(&self) -> Timestamp {
-        NOON.plus(elapsed(self.began) - self.behind.load(Ordering::Relaxed))
     }
 
     /// Dates its answers so from now on.
@@ -80,10 +66,7 @@ impl Abacus {
     }
 
     fn dated(&self) -> Option<Timestamp> {
-        if self.is_away.load(Ordering::Relaxed) {
-            return None;
-        }
-        let now = self.now();
+        let now = NOON.plus(elapsed(self.began));
         let date = match self.dates.lock().unwrap().as_mut() {
             Some(dates) => dates(now),
             None => Some(now),
@@ -146,13 +129,6 @@ impl Abacus {
         bodies.filter(|body| body.contains(text)).collect()
     }
 
-    /// How many posts were made for instances whose name holds this, after the first `skipped`.
-    pub(crate) fn posts_of(&self, name: &str, skipped: usize) -> usize {
-        let posts = self.posts.lock().unwrap();
-        let of = |post: &&(Instant, String)| post.1.contains(name);
-        posts.iter().skip(skipped).filter(of).count()
-    }
-
     pub(crate) fn post_count(&self) -> usize {
         self.posts.lock().unwrap().len()
     }
@@ -196,7 +172,6 @@ impl Upstream for Abacus {
         let details = Details {
             status: self.status.lock().unwrap().or(of_answer),
             location: is_known.then(location),
-            unsent: self.is_unsent.load(Ordering::Relaxed),
             ..Details::default()
         };
         Posted {
@@ -207,15 +182,11 @@ impl Upstream for Abacus {
     }
 
     async fn look_up(&self, sought: Sought<'_>, _now: Timestamp) -> LookupResult {
-        let Sought {
-            usage_guid,
-            location,
-        } = sought;
+        let usage_guid = sought.usage_guid;
         if self.promises().lookups == Lookups::ByLocation {
-            assert_eq!(location, format!("https://abacus/{usage_guid}"));
+            assert_eq!(sought.location, format!("https://abacus/{usage_guid}"));
         }
-        let question = (Instant::now(), usage_guid.to_owned());
-        self.asked.lock().unwrap().push(question);
+        self.asked.lock().unwrap().push(usage_guid.to_owned());
         let latency = *self.latency.lock().unwrap();
         tokio::time::sleep(latency).await;
         let mut documents = self.documents.lock().unwrap();
@@ -230,33 +201,19 @@ impl Abacus {
     async fn take(&self, usage: &Usage) -> Answer {
         let body = serde_json::to_string(usage).unwrap();
         self.posts.lock().unwrap().push((Instant::now(), body));
-        self.in_flight
-            .lock()
-            .unwrap()
-            .insert(usage.dedup_id.clone());
+        let id = usage.dedup_id.clone();
+        self.in_flight.lock().unwrap().insert(id.clone());
         let count = self.in_flight.lock().unwrap().len();
+        self.most_in_flight.fetch_max(count, Ordering::Relaxed);
         let latency = *self.latency.lock().unwrap();
-        {
-            let mut most = self.most_in_flight.lock().unwrap();
-            *most = count.max(*most);
-        }
         tokio::time::sleep(latency).await;
-        self.in_flight.lock().unwrap().remove(&usage.dedup_id);
-        let told = self
-            .script
-            .lock()
-            .unwrap()
-            .as_mut()
-            .and_then(|script| script(usage));
-        if let Some(answer) = told {
+        self.in_flight.lock().unwrap().remove(&id);
+        let mut script = self.script.lock().unwrap();
+        if let Some(answer) = script.as_mut().and_then(|script| script(usage)) {
             return answer;
         }
-        if self.is_away.load(Ordering::Relaxed) {
-            let error = "connection refused".into();
-            return Answer::TryAgain { after: None, error };
-        }
         assert_ne!(duration(usage), 0, "a usage of no length");
-        let key = (usage.dedup_id.clone(), usage.end.as_millis());
+        let key = (id, usage.end.as_millis());
         self.counted.lock().unwrap().insert(key, usage.clone());
         Answer::Accepted
     }

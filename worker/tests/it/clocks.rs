@@ -96,16 +96,3 @@ async fn an_upstream_with_another_clock_is_told_of_and_gets_its_usages() {
     assert_eq!(now, NOON.plus(3 * HOUR + MINUTE));
     worker.stop().await;
 }
-
-#[tokio::test(start_paused = true)]
-async fn with_a_clock_that_is_63_days_ahead_the_ids_of_events_stay() {
-    let world = World::new();
-    world.clock.step(63 * DAY);
-    world.start("i", -2 * HOUR).await;
-    world.stop("i", -HOUR).await;
-    let worker = world.run("w");
-    world.until_complete("i").await;
-    world.pass(HOUR).await;
-    assert_eq!(world.store.all().len(), 1);
-    worker.stop().await;
-}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_domain::{Control, ControllerSettings, SamplingControl};
-use sampler_store::Operating;
+use sampler_store::{Backlog, ControllerState, Operating, Published};
 use sampler_store_testing::faulty::{Fault, Faults, FaultyStore};
 
 use crate::world::{HOUR, MINUTE, World, options, run_with};
@@ -23,15 +23,22 @@ impl World {
         let version = self.store.control().await.unwrap().version;
         assert!(self.store.set_control(control, version).await.unwrap());
     }
+
+    async fn published_backlog(&self) -> Published<Backlog> {
+        self.store.published_backlog().await.unwrap().unwrap()
+    }
+
+    async fn controller(&self) -> Option<ControllerState> {
+        let published = self.store.controller().await.unwrap();
+        published.map(|published| published.value)
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_sampling_is_paused_what_is_in_flight_is_finished_and_nothing_is_begun() {
     let world = World::new();
     *world.abacus.latency.lock().unwrap() = Duration::from_secs(1);
-    for number in 0..20 {
-        world.start(&format!("{number}"), -5 * HOUR).await;
-    }
+    world.start_all("i", 20, -5 * HOUR).await;
     let worker = world.run("w");
     world
         .until("it posts", || world.abacus.post_count() > 4)
@@ -39,8 +46,7 @@ async fn while_sampling_is_paused_what_is_in_flight_is_finished_and_nothing_is_b
     world.set(&paused(true)).await;
     world.pass(5_000).await;
     let posts = world.abacus.post_count();
-    let entries = world.store.with(|table| table.entries().count());
-    assert_eq!(entries, posts, "what was posted is noted");
+    assert_eq!(world.entries().len(), posts, "what was posted is noted");
     world.assert_ledger();
     world.pass(30 * MINUTE).await;
     assert_eq!(world.abacus.post_count(), posts);
@@ -50,8 +56,7 @@ async fn while_sampling_is_paused_what_is_in_flight_is_finished_and_nothing_is_b
         world.abacus.post_count() > posts,
         "it continues within five seconds"
     );
-    let all = || (0..20).all(|number| world.abacus.sum(&format!("{number}")) >= 5 * HOUR);
-    world.until("all are through", all).await;
+    world.until_billed("i", 20, 5 * HOUR).await;
     world.assert_ledger();
     worker.stop().await;
 }
@@ -73,16 +78,13 @@ async fn one_worker_counts_for_all_and_another_when_that_one_dies() {
     world.set(&paused(true)).await;
     let mut workers = vec![world.run("a"), world.run("b")];
     world.pass(10_000).await;
-    for number in 0..3 {
-        world.start(&format!("{number}"), -HOUR).await;
-    }
+    world.start_all("i", 3, -HOUR).await;
     world.pass(5_000).await;
-    let published = world.store.published_backlog().await.unwrap().unwrap();
-    assert_eq!(published.value.due, 3);
+    assert_eq!(world.published_backlog().await.value.due, 3);
     workers.remove(0).kill();
-    world.start("3", -HOUR).await;
+    world.start("another", -HOUR).await;
     world.pass(30_000).await;
-    let published = world.store.published_backlog().await.unwrap().unwrap();
+    let published = world.published_backlog().await;
     assert_eq!(published.value.due, 4);
     assert!(published.age < 5_000);
 }
@@ -91,19 +93,10 @@ async fn one_worker_counts_for_all_and_another_when_that_one_dies() {
 async fn the_rate_is_how_fast_workers_are_while_they_have_something_to_do() {
     let world = World::new();
     *world.abacus.latency.lock().unwrap() = Duration::from_millis(500);
-    for number in 0..40 {
-        world.start(&format!("{number}"), -10 * HOUR).await;
-    }
+    world.start_all("i", 40, -10 * HOUR).await;
     let worker = world.run("w");
     world.pass(30_000).await;
-    let rate = world
-        .store
-        .published_backlog()
-        .await
-        .unwrap()
-        .unwrap()
-        .value
-        .rate;
+    let rate = world.published_backlog().await.value.rate;
     // Four posts at once, each of half a second.
     assert!((6.0..9.0).contains(&rate), "{rate}");
     worker.stop().await;
@@ -127,8 +120,8 @@ async fn the_controller_makes_a_step_each_minute_whoever_makes_it() {
     let mut workers = vec![world.run("a"), world.run("b"), world.run("c")];
     world.pass(10 * MINUTE + 10_000).await;
     let version = async || {
-        let state = world.store.controller().await.unwrap();
-        state.map_or(0, |state| state.value.version)
+        let state = world.controller().await;
+        state.map_or(0, |state| state.version)
     };
     let steps = version().await;
     assert!((9..=11).contains(&steps), "{steps}");
@@ -147,17 +140,14 @@ async fn a_backlog_beyond_the_target_turns_starts_away_and_it_goes_when_that_is_
     let world = World::new();
     *world.abacus.latency.lock().unwrap() = Duration::from_secs(2);
     world.set(&controlled(60.0)).await;
-    for number in 0..200 {
-        world.start(&format!("{number}"), -10 * HOUR).await;
-    }
+    world.start_all("i", 200, -10 * HOUR).await;
     let worker = world.run("w");
     world.pass(3 * MINUTE).await;
-    let state = world.store.controller().await.unwrap().unwrap().value;
+    let state = world.controller().await.unwrap();
     assert!(state.rate.get() < 1.0, "{state:?}");
-    let all = || (0..200).all(|number| world.abacus.sum(&format!("{number}")) >= 10 * HOUR);
-    world.until("all are through", all).await;
+    world.until_billed("i", 200, 10 * HOUR).await;
     world.pass(40 * MINUTE).await;
-    let state = world.store.controller().await.unwrap().unwrap().value;
+    let state = world.controller().await.unwrap();
     assert!(state.rate.get() >= 100.0, "{state:?}");
     worker.stop().await;
 }
@@ -168,7 +158,7 @@ async fn a_controller_with_wrong_parameters_is_off() {
     world.set(&controlled(0.0)).await;
     let worker = world.run("w");
     world.pass(10 * MINUTE).await;
-    assert_eq!(world.store.controller().await.unwrap(), None);
+    assert!(world.controller().await.is_none());
     worker.stop().await;
 }
 

@@ -4,15 +4,11 @@
 #![allow(clippy::float_cmp, reason = "the numbers are exact")]
 
 mod abacus;
-mod again;
 mod clocks;
 mod control;
 mod delivery;
 mod faults;
 mod ledger;
-mod memory;
-mod names;
-mod ownership;
 mod sampling;
 mod skip;
 mod suspension;

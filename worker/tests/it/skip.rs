@@ -1,41 +1,26 @@
-//! What an operator skips is not posted any more, and counts as sampled; nothing is taken back that never
-//! counted.
+//! What an operator skips is not posted any more, and counts as sampled, until it is sent again: the same bytes.
 
-use std::collections::BTreeMap;
+use sampler_domain::{Granularity, Interval, Timestamp, Usage};
 
-use sampler_domain::{Granularity, Interval, Timestamp};
-use sampler_upstream::Answer;
+use crate::abacus::refusal;
+use crate::world::{HOUR, MINUTE, NOON, World};
 
-use crate::abacus::{duration, refusal};
-use crate::world::{HOUR, NOON, World};
-
-/// Abacus refuses all usages of hours that begin so late after noon.
-pub(crate) fn refuse_hours(world: &World, hours: &'static [i64]) {
+/// Abacus refuses all usages of the hour that begins so late after noon.
+fn refuse_hour(world: &World, refused: i64) {
     world.abacus.answer(move |usage| {
-        let hour = hour_of(usage.end);
-        hours
-            .contains(&hour)
-            .then(|| refusal("Abacus answered 400: it is malformed"))
+        let is_refused = hour_of(usage) == NOON.plus(refused);
+        is_refused.then(|| refusal("Abacus answered 400: it is malformed"))
     });
 }
 
-pub(crate) fn hour_of(time: Timestamp) -> i64 {
-    Granularity::Hour.window_of(time).since(NOON)
-}
-
-/// What counts in each hour by now, ms.
-pub(crate) fn counting(world: &World) -> BTreeMap<i64, i64> {
-    let mut hours = BTreeMap::new();
-    for usage in world.abacus.counted.lock().unwrap().values() {
-        *hours.entry(hour_of(usage.end)).or_default() += duration(usage);
-    }
-    hours
+fn hour_of(usage: &Usage) -> Timestamp {
+    Granularity::Hour.window_of(usage.end)
 }
 
 /// A span that began four hours before noon. The usage of its second hour was refused, and skipped; the rest is
 /// sampled.
-pub(crate) async fn skipped(world: &World) -> Interval {
-    refuse_hours(world, &[-3 * HOUR]);
+async fn skipped(world: &World) -> Interval {
+    refuse_hour(world, -3 * HOUR);
     world.start("a", -4 * HOUR).await;
     let worker = world.run("w");
     world.until_suspended("a").await;
@@ -64,48 +49,59 @@ async fn what_is_skipped_is_not_posted_again_and_the_span_goes_on() {
     world.assert_ledger();
 }
 
-/// The way back over what never counted posts nothing, and no hour stands below zero.
+/// Sampling goes back over what never counted without a post. What is sent again is followed by its way back.
 #[tokio::test(start_paused = true)]
-async fn a_stop_before_within_and_behind_what_is_skipped_takes_back_what_counts() {
-    for (end, counts, back_to) in [
-        (-7 * HOUR / 2, HOUR / 2, Some(-3 * HOUR)),
-        (-5 * HOUR / 2, HOUR, Some(-5 * HOUR / 2)),
-        (-3 * HOUR / 2, 3 * HOUR / 2, None),
-    ] {
-        let world = World::new();
-        skipped(&world).await;
-        world.stop("a", end).await;
-        let worker = world.run("w");
-        world.until_complete("a").await;
-        worker.stop().await;
-        assert_eq!(world.abacus.sum("a"), counts);
-        let hours = counting(&world);
-        assert!(hours.values().all(|it| *it >= 0), "{hours:?}");
-        let excluded = &world.kept("a").span.processing.excluded[0];
-        assert_eq!(excluded.back_to, back_to.map(|it| NOON.plus(it)));
-        world.assert_ledger();
-    }
+async fn what_a_late_stop_trims_is_sent_with_its_way_back() {
+    let world = World::new();
+    skipped(&world).await;
+    world.stop("a", -5 * HOUR / 2).await;
+    let worker = world.run("w");
+    world.until_complete("a").await;
+    assert_eq!(world.abacus.sum("a"), HOUR);
+    world.abacus.answer(|_| None);
+    world.resend("a").await;
+    assert!(!world.is_complete("a"));
+    world.until_complete("a").await;
+    worker.stop().await;
+    assert_eq!(world.abacus.sum("a"), 3 * HOUR / 2);
+    world.assert_ledger();
 }
 
-/// An answer that was lost may have been an acceptance.
 #[tokio::test(start_paused = true)]
-async fn what_had_no_answer_is_skipped_with_a_flag() {
+async fn what_was_skipped_is_sent_again_with_the_same_bytes() {
     let world = World::new();
-    world.start("a", -HOUR).await;
-    let mut posts = 0;
-    world.abacus.answer(move |_| {
-        posts += 1;
-        Some(match posts {
-            1 => Answer::TryAgain {
-                after: None,
-                error: "connection lost".to_owned(),
-            },
-            _ => refusal("Abacus answered 400"),
-        })
-    });
+    skipped(&world).await;
+    world.abacus.answer(|_| None);
+    world.resend("a").await;
+    let worker = world.run("w");
+    let is_billed = || world.abacus.sum("a") == 4 * HOUR;
+    world.until("it is billed", is_billed).await;
+    worker.stop().await;
+    let mut bodies = world.abacus.bodies("");
+    assert_eq!(bodies.len(), 3 + 3 + 1);
+    bodies.sort_unstable();
+    bodies.dedup();
+    assert_eq!(bodies.len(), 4, "the same bytes");
+    assert!(world.kept("a").span.processing.excluded.is_empty());
+    world.assert_ledger();
+}
+
+/// The plan waits for its cause to go; what is sent again does not.
+#[tokio::test(start_paused = true)]
+async fn it_is_sent_while_the_span_is_suspended() {
+    let world = World::new();
+    skipped(&world).await;
+    refuse_hour(&world, 0);
     let worker = world.run("w");
     world.until_suspended("a").await;
-    world.skip("a").await;
+    world.resend("a").await;
+    world.pass(MINUTE).await;
+    let span = world.kept("a").span;
+    assert!(span.suspension().is_some() && span.processing.excluded.is_empty());
+    assert_eq!(world.abacus.sum("a"), 4 * HOUR);
+    let posts = world.abacus.post_count();
+    world.pass(9 * MINUTE).await;
+    assert_eq!(world.abacus.post_count(), posts, "the plan is not posted");
     worker.stop().await;
-    assert!(world.kept("a").span.processing.excluded[0].unanswered);
+    world.assert_ledger();
 }

@@ -1,31 +1,26 @@
 //! Spans that Abacus refuses are suspended by cause, probed one at a time, and go on together.
 
-mod crowds;
-
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sampler_domain::{SUSPENDED_DUE_AT, Span, SpanId, StartEvent};
+use sampler_domain::{Measures, Span, SpanId, StartEvent};
+use sampler_settings::Settings;
+use sampler_store::Work;
 use sampler_store_testing::memory::StoredSpan;
 use sampler_store_testing::support;
-use sampler_upstream::Answer;
+use sampler_worker::Options;
 
 use crate::abacus::{refusal, try_again};
-use crate::world::{DAY, HOUR, MINUTE, NOON, World, target};
+use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
 
-/// Abacus refuses all usages of instances whose names begin so, until that is over.
-fn refuse(world: &World, prefix: &'static str) -> Arc<AtomicBool> {
+/// Abacus refuses all usages until that is over.
+fn refuse(world: &World) -> Arc<AtomicBool> {
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
-    world.abacus.answer(move |usage| {
-        let is_meant = usage
-            .target
-            .resource_instance_id
-            .as_str()
-            .starts_with(prefix);
-        (is_meant && !over.load(Ordering::Relaxed))
-            .then(|| refusal("Abacus answered 404: no mapping"))
+    world.abacus.answer(move |_| {
+        let refuses = !over.load(Ordering::Relaxed);
+        refuses.then(|| refusal("Abacus answered 404: no mapping"))
     });
     is_over
 }
@@ -35,46 +30,42 @@ fn suspended(world: &World) -> usize {
     world.store.all().iter().filter(of).count()
 }
 
+async fn until_suspended(world: &World, count: usize) {
+    let are_suspended = || suspended(world) == count;
+    world.until("all are suspended", are_suspended).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_span_is_suspended_after_three_refusals_and_goes_on_when_one_is_accepted() {
     let world = World::new();
-    for number in 0..5 {
-        world.start(&format!("bad {number}"), -2 * HOUR).await;
-    }
-    let over = refuse(&world, "bad");
+    world.start_all("bad", 5, -2 * HOUR).await;
+    let over = refuse(&world);
     let worker = world.run("w");
-    world
-        .until("all are suspended", || suspended(&world) == 5)
-        .await;
+    until_suspended(&world, 5).await;
     assert_eq!(world.abacus.post_count(), 15);
-    assert_eq!(world.causes().await.len(), 1);
+    assert_eq!(world.store.suspended_causes(100).await.unwrap().len(), 1);
     // Of five there is one post in ten minutes.
     world.pass(61 * MINUTE).await;
     let probes = world.abacus.post_count() - 15;
     assert!((5..=6).contains(&probes), "{probes} probes");
     assert_eq!(suspended(&world), 5);
     over.store(true, Ordering::Relaxed);
-    let done = || (0..5).all(|number| world.abacus.sum(&format!("bad {number}")) >= 3 * HOUR);
     let began = world.clock_now();
-    world.until("all are through", done).await;
+    world.until_billed("bad", 5, 3 * HOUR).await;
     let took = world.clock_now().since(began);
     assert!(took <= 11 * MINUTE, "{took} ms");
     worker.stop().await;
 }
 
-/// A probe that finds nobody there neither ends nor renews the suspension. While Abacus is away, one
-/// more span is tried in each interval.
+/// A probe that finds nobody there neither ends nor renews the suspension, and keeps no other span of its cause
+/// waiting. While Abacus is away, one more span is tried in each interval.
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_finds_nobody_there_gives_way_after_an_interval() {
     let world = World::new();
-    for number in 0..20 {
-        world.start(&format!("bad {number}"), -HOUR).await;
-    }
-    refuse(&world, "bad");
+    world.start_all("bad", 20, -HOUR).await;
+    refuse(&world);
     let worker = world.run("w");
-    world
-        .until("all are suspended", || suspended(&world) == 20)
-        .await;
+    until_suspended(&world, 20).await;
     world
         .abacus
         .answer(|_| Some(try_again("Abacus answered 503")));
@@ -84,34 +75,7 @@ async fn a_probe_that_finds_nobody_there_gives_way_after_an_interval() {
     assert!((11..=12).contains(&count), "{count} probes");
     assert_eq!(suspended(&world), 20 - count);
     world.abacus.answer(|_| None);
-    let done = || (0..20).all(|number| world.abacus.sum(&format!("bad {number}")) >= 2 * HOUR);
-    world.until("all are through", done).await;
-    worker.stop().await;
-}
-
-/// One span whose own usage always fails does not keep all others of its cause waiting.
-#[tokio::test(start_paused = true)]
-async fn a_probe_that_never_gets_an_answer_blocks_no_other() {
-    let world = World::new();
-    for number in 0..5 {
-        world.start(&format!("bad {number}"), -HOUR).await;
-    }
-    refuse(&world, "bad");
-    let worker = world.run("w");
-    world
-        .until("all are suspended", || suspended(&world) == 5)
-        .await;
-    let first = Mutex::new(None);
-    world.abacus.answer(move |usage| {
-        let instance = usage.target.resource_instance_id.clone();
-        let mut first = first.lock().unwrap();
-        (*first.get_or_insert_with(|| instance.clone()) == instance)
-            .then(|| try_again("Abacus answered 503"))
-    });
-    world.pass(25 * MINUTE).await;
-    assert_eq!(suspended(&world), 0);
-    let billed = (0..5).filter(|number| world.abacus.sum(&format!("bad {number}")) >= HOUR);
-    assert_eq!(billed.count(), 4);
+    world.until_billed("bad", 20, 2 * HOUR).await;
     worker.stop().await;
 }
 
@@ -119,22 +83,20 @@ async fn a_probe_that_never_gets_an_answer_blocks_no_other() {
 async fn causes_are_told_apart_by_error_and_plan_and_go_on_alone() {
     let world = World::new();
     for name in ["licence", "mapping"] {
-        for number in 0..3 {
-            world.start(&format!("{name} {number}"), -HOUR).await;
-        }
+        world.start_all(name, 3, -HOUR).await;
     }
-    world.abacus.answer(|usage| {
+    let is_mapped = Arc::new(AtomicBool::new(false));
+    let mapped = Arc::clone(&is_mapped);
+    world.abacus.answer(move |usage| {
         let instance = usage.target.resource_instance_id.as_str();
-        let name = instance.split(' ').next().unwrap_or_default();
-        let error = format!("Abacus answered 400: no {name}");
-        Some(Answer::Refused { error })
+        let lacks = instance.split(' ').next().unwrap_or_default();
+        let is_refused = lacks == "licence" || !mapped.load(Ordering::Relaxed);
+        is_refused.then(|| refusal(&format!("Abacus answered 400: no {lacks}")))
     });
     let worker = world.run("w");
-    world
-        .until("all are suspended", || suspended(&world) == 6)
-        .await;
-    assert_eq!(world.causes().await.len(), 2);
-    refuse(&world, "licence");
+    until_suspended(&world, 6).await;
+    assert_eq!(world.store.suspended_causes(100).await.unwrap().len(), 2);
+    is_mapped.store(true, Ordering::Relaxed);
     world.pass(30 * MINUTE).await;
     assert_eq!(suspended(&world), 3);
     assert_eq!(world.abacus.sum("mapping 2"), HOUR);
@@ -142,40 +104,14 @@ async fn causes_are_told_apart_by_error_and_plan_and_go_on_alone() {
     worker.stop().await;
 }
 
-/// The stop makes the span due; nothing is posted for it before its cause has gone.
-#[tokio::test(start_paused = true)]
-async fn a_stop_of_a_suspended_span_is_kept_and_waits() {
-    let world = World::new();
-    world.start("bad", -2 * HOUR).await;
-    let over = refuse(&world, "bad");
-    let worker = world.run("w");
-    world
-        .until("it is suspended", || suspended(&world) == 1)
-        .await;
-    let before = world.abacus.post_count();
-    world.stop("bad", -HOUR - MINUTE).await;
-    world.pass(MINUTE).await;
-    assert_eq!(world.abacus.post_count(), before);
-    let due_at = world.kept("bad").span.processing.due_at;
-    assert_eq!(due_at, SUSPENDED_DUE_AT);
-    over.store(true, Ordering::Relaxed);
-    world.until_complete("bad").await;
-    assert_eq!(world.abacus.sum("bad"), HOUR - MINUTE);
-    worker.stop().await;
-}
-
 /// Whatever dies between the success of the probe and the others: the next worker continues.
 #[tokio::test(start_paused = true)]
 async fn workers_that_die_lose_no_success_of_a_probe() {
     let world = World::new();
-    for number in 0..30 {
-        world.start(&format!("bad {number}"), -HOUR).await;
-    }
-    let over = refuse(&world, "bad");
+    world.start_all("bad", 30, -HOUR).await;
+    let over = refuse(&world);
     let first = world.run("first");
-    world
-        .until("all are suspended", || suspended(&world) == 30)
-        .await;
+    until_suspended(&world, 30).await;
     over.store(true, Ordering::Relaxed);
     first.kill();
     *world.abacus.latency.lock().unwrap() = Duration::from_millis(300);
@@ -185,9 +121,8 @@ async fn workers_that_die_lose_no_success_of_a_probe() {
         worker.kill();
     }
     let worker = world.run("last");
-    let done = || (0..30).all(|number| world.abacus.sum(&format!("bad {number}")) >= HOUR);
     let began = world.clock_now();
-    world.until("all are through", done).await;
+    world.until_billed("bad", 30, HOUR).await;
     assert_eq!(suspended(&world), 0);
     // One by one, with a probe for each, they would take hours.
     let took = world.clock_now().since(began);
@@ -195,44 +130,57 @@ async fn workers_that_die_lose_no_success_of_a_probe() {
     worker.stop().await;
 }
 
-/// A run probes what it finds at first at once; what is suspended later waits for an interval.
 #[tokio::test(start_paused = true)]
-async fn a_cause_is_probed_by_a_run_that_has_not_seen_it_begin() {
+async fn ten_thousand_suspended_spans_cost_one_probe_and_resume_within_a_minute() {
     let world = World::new();
-    suspend_many(&world, 3);
-    let worker = world.run("w");
-    world.pass(MINUTE).await;
-    assert_eq!(suspended(&world), 0);
-    world.start("bad", -HOUR).await;
-    world
-        .abacus
-        .answer(|_| Some(refusal("Abacus answered 451: licence")));
-    world
-        .until("it is suspended", || suspended(&world) == 1)
-        .await;
-    let posts = world.abacus.post_count();
-    world.pass(9 * MINUTE).await;
-    assert_eq!(world.abacus.post_count(), posts);
-    world.pass(2 * MINUTE).await;
-    assert_eq!(world.abacus.post_count(), posts + 1);
-    worker.stop().await;
+    for number in 0..10_000 {
+        world.store.put(suspended_yesterday(number));
+    }
+    let over = refuse(&world);
+    let worker = run_with(world.parts(), large("w"));
+    // The first probe is due at once; a search finds it at once, or after its interval.
+    world.pass(6 * MINUTE).await;
+    let before = world.abacus.post_count();
+    world.pass(HOUR).await;
+    let posts = world.abacus.post_count() - before;
+    assert_eq!(posts, 6, "one for each ten minutes");
+    over.store(true, Ordering::Relaxed);
+    let counted = || world.abacus.counted.lock().unwrap().len();
+    world.until("the first success", || counted() > 0).await;
+    let began = world.clock_now();
+    until_suspended(&world, 0).await;
+    let took = world.clock_now().since(began);
+    assert!(took <= MINUTE, "{took} ms");
+    worker.kill();
 }
 
-/// Puts spans in that were suspended a day ago, each an hour long.
-fn suspend_many(world: &World, count: i64) {
+/// An hour long.
+fn suspended_yesterday(number: u64) -> Span {
     let then = NOON.plus(-DAY);
-    for number in 0..count {
-        let event = StartEvent {
-            id: None,
-            timestamp: then,
-            target: target(&format!("many {number}")),
-            measures: sampler_domain::Measures::default(),
-        };
-        let id = SpanId::new(NOON, number.unsigned_abs());
-        let mut span = Span::open(id, event, then);
-        span.end = Some(then.plus(HOUR));
-        let span = support::next(&span, 0).after;
-        let refusal = support::refusal("Abacus answered 404: no mapping", -DAY);
-        world.store.put(support::failed(&span, refusal).after);
-    }
+    let event = StartEvent {
+        id: None,
+        timestamp: then,
+        target: target(&format!("many {number}")),
+        measures: Measures::default(),
+    };
+    let mut span = Span::open(SpanId::new(NOON, number), event, then);
+    span.end = Some(then.plus(HOUR));
+    let span = support::next(&span, 0).after;
+    let refusal = support::refusal("Abacus answered 404: no mapping", -DAY);
+    support::failed(&span, refusal).after
+}
+
+fn large(name: &str) -> Options {
+    let mut options = options(name);
+    let defaults = Settings::worker();
+    let settings = &mut options.settings;
+    (settings.delivery, settings.cleanup) = (defaults.delivery, defaults.cleanup);
+    settings.delivery.concurrency = 1_000;
+    settings.processing = defaults.processing;
+    settings.processing.concurrency = 10_000;
+    settings.processing.batch_size = 10_000;
+    // The store in memory reads all spans for each search.
+    settings.processing.interval = Duration::from_mins(5);
+    settings.cleanup.interval = Duration::from_mins(30);
+    options
 }

@@ -1,8 +1,8 @@
 //! Usages that Abacus has accepted are watched until they count or are missing. No span changes by it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,7 +15,7 @@ use sampler_upstream::{Answer, LookupAnswer};
 use sampler_worker::{Options, Parts};
 
 use crate::abacus::{refusal, try_again};
-use crate::world::{DAY, HOUR, MINUTE, Running, World, options, run_with};
+use crate::world::{HOUR, MINUTE, Running, World, options, run_with};
 
 /// Asks after a minute, each minute, for two hours.
 fn watching(name: &str) -> Options {
@@ -32,15 +32,9 @@ fn run(world: &World, name: &str) -> Running {
     run_with(world.parts(), watching(name))
 }
 
-fn aside(error: &str) -> LookupAnswer {
-    LookupAnswer::SetAside {
-        error: error.to_owned(),
-    }
-}
-
-fn failed(after: Option<u64>) -> LookupAnswer {
+fn failed(after: Option<Duration>) -> LookupAnswer {
     LookupAnswer::Failed {
-        after: after.map(Duration::from_secs),
+        after,
         error: "Abacus answered 503".to_owned(),
     }
 }
@@ -54,44 +48,48 @@ fn missing(world: &World) -> usize {
     watches.iter().filter(|it| it.missing.is_some()).count()
 }
 
-/// How often each usage was asked for.
-fn questions(world: &World) -> BTreeMap<String, usize> {
-    let mut questions = BTreeMap::new();
-    for (_, usage) in world.abacus.asked.lock().unwrap().iter() {
-        *questions.entry(usage.clone()).or_default() += 1;
-    }
-    questions
+async fn until_missing(world: &World, count: usize) {
+    let are_missing = || missing(world) == count;
+    world.until("they are missing", are_missing).await;
 }
 
-/// A switch that scripts can read.
-fn switch() -> (Arc<AtomicBool>, impl Fn() -> bool + Send + Sync + 'static) {
-    let switch = Arc::new(AtomicBool::new(false));
-    let read = Arc::clone(&switch);
-    (switch, move || read.load(Ordering::Relaxed))
+async fn until_all_count(world: &World) {
+    let all_count = || watches(world).is_empty();
+    world.until("all count", all_count).await;
+}
+
+/// Abacus does not find usages until they are known.
+fn know_later(world: &World, before: LookupAnswer) -> Arc<AtomicBool> {
+    let is_known = Arc::new(AtomicBool::new(false));
+    let known = Arc::clone(&is_known);
+    world.abacus.know(move |_| {
+        if known.load(Ordering::Relaxed) {
+            LookupAnswer::Counts
+        } else {
+            before.clone()
+        }
+    });
+    is_known
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_usage_is_asked_for_until_abacus_knows_it() {
     let world = World::new();
-    let (is_known, known) = switch();
-    world.abacus.know(move |_| {
-        if known() {
-            LookupAnswer::Counts
-        } else {
-            LookupAnswer::NotFound
-        }
-    });
+    let is_known = know_later(&world, LookupAnswer::NotFound);
     world.start("i", -3 * HOUR).await;
     let worker = run(&world, "w");
     world.pass(10 * MINUTE).await;
     assert_eq!(watches(&world).len(), 3);
-    for (usage, times) in questions(&world) {
+    let mut questions: BTreeMap<String, usize> = BTreeMap::new();
+    for usage in world.abacus.asked.lock().unwrap().iter() {
+        *questions.entry(usage.clone()).or_default() += 1;
+    }
+    for (usage, times) in questions {
         assert!((8..=10).contains(&times), "{usage} {times} times");
     }
     let before = world.kept("i");
     is_known.store(true, Ordering::Relaxed);
-    let done = || watches(&world).is_empty();
-    world.until("all count", done).await;
+    until_all_count(&world).await;
     let asked = world.abacus.asked_count();
     world.pass(30 * MINUTE).await;
     assert_eq!(world.abacus.asked_count(), asked, "nothing is asked again");
@@ -103,34 +101,29 @@ async fn a_usage_is_asked_for_until_abacus_knows_it() {
 #[tokio::test(start_paused = true)]
 async fn a_usage_that_was_set_aside_is_missing_and_the_span_stays_as_it_is() {
     let world = World::new();
-    let first = Mutex::new(BTreeSet::new());
+    let mut first = None;
     world.abacus.know(move |usage| {
-        let mut first = first.lock().unwrap();
-        if first.len() < 2 {
-            first.insert(usage.to_owned());
-        }
-        if first.contains(usage) {
-            aside("the month is closed")
+        let first = first.get_or_insert_with(|| usage.to_owned());
+        if first == usage {
+            let error = "the month is closed".to_owned();
+            LookupAnswer::SetAside { error }
         } else {
             LookupAnswer::Counts
         }
     });
     world.start("i", -4 * HOUR).await;
     let worker = run(&world, "w");
+    until_missing(&world, 1).await;
     world
-        .until("the rest counts", || watches(&world).len() == 2)
-        .await;
-    world
-        .until("two are missing", || missing(&world) == 2)
+        .until("the rest counts", || watches(&world).len() == 1)
         .await;
     let asked = world.abacus.asked_count();
     world.pass(30 * MINUTE).await;
     assert_eq!(world.abacus.asked_count(), asked);
-    for watch in watches(&world) {
-        let missing = watch.missing.unwrap();
-        assert_eq!(missing.error, "the month is closed");
-        assert!(missing.since > watch.accepted_at);
-    }
+    let watch = watches(&world).remove(0);
+    let missing = watch.missing.unwrap();
+    assert_eq!(missing.error, "the month is closed");
+    assert!(missing.since > watch.accepted_at);
     let span = world.kept("i").span;
     assert_eq!(span.suspension(), None);
     assert!(span.processing.excluded.is_empty());
@@ -147,9 +140,10 @@ async fn a_usage_that_is_not_there_in_time_is_missing() {
             error: "the answer is the document of another usage".to_owned(),
         },
     });
-    for number in 0..8 {
-        world.start(&format!("{number}"), -HOUR).await;
-        world.stop(&format!("{number}"), 0).await;
+    for instance in 0..8 {
+        let instance = instance.to_string();
+        world.start(&instance, -HOUR).await;
+        world.stop(&instance, 0).await;
     }
     let worker = run(&world, "w");
     world.pass(HOUR + 50 * MINUTE).await;
@@ -157,49 +151,32 @@ async fn a_usage_that_is_not_there_in_time_is_missing() {
     world.pass(15 * MINUTE).await;
     assert_eq!(missing(&world), 8);
     worker.stop().await;
-    world.assert_ledger();
 }
 
 /// What nobody answers says nothing about a usage.
 #[tokio::test(start_paused = true)]
 async fn while_abacus_is_away_nothing_is_missing_and_little_is_asked() {
     let world = World::new();
-    let (is_back, back) = switch();
-    world.abacus.know(move |_| {
-        if back() {
-            LookupAnswer::Counts
-        } else {
-            failed(None)
-        }
-    });
-    for number in 0..40 {
-        world.start(&format!("{number}"), -HOUR).await;
-        world.stop(&format!("{number}"), 0).await;
-    }
+    let is_back = know_later(&world, failed(None));
+    world.start("i", -40 * HOUR).await;
+    world.stop("i", 0).await;
     let worker = run(&world, "w");
     world.pass(3 * HOUR).await;
     assert_eq!((watches(&world).len(), missing(&world)), (40, 0));
     let rate = world.abacus.asked_count() / (3 * 60);
     assert!(rate <= 100, "{rate} questions in a minute");
     is_back.store(true, Ordering::Relaxed);
-    let done = || watches(&world).is_empty();
-    world.until("all count", done).await;
+    until_all_count(&world).await;
     worker.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_respected_for_questions_alone() {
-    for answer in [
-        LookupAnswer::Wait {
-            after: Duration::from_mins(20),
-        },
-        failed(Some(20 * 60)),
-    ] {
+    let after = Duration::from_mins(20);
+    for answer in [LookupAnswer::Wait { after }, failed(Some(after))] {
         let world = World::new();
-        world.abacus.know(move |_| answer.clone());
-        for number in 0..40 {
-            world.start(&format!("{number}"), -HOUR).await;
-        }
+        let is_over = know_later(&world, answer);
+        world.start_all("i", 40, -HOUR).await;
         let worker = run(&world, "w");
         world
             .until("something is asked", || world.abacus.asked_count() > 0)
@@ -207,13 +184,12 @@ async fn retry_after_is_respected_for_questions_alone() {
         world.pass(19 * MINUTE).await;
         let asked = world.abacus.asked_count();
         assert!(asked <= 16, "{asked} questions");
-        world.abacus.know(|_| LookupAnswer::Counts);
+        is_over.store(true, Ordering::Relaxed);
         world.start("new", -HOUR).await;
         world
             .until("posts go on", || world.abacus.sum("new") == HOUR)
             .await;
-        let done = || watches(&world).is_empty();
-        world.until("all count", done).await;
+        until_all_count(&world).await;
         worker.stop().await;
     }
 }
@@ -251,9 +227,7 @@ async fn a_worker_that_is_not_to_watch_ends_the_watches_of_others() {
         .await;
     worker.stop().await;
     let worker = world.run("w");
-    world
-        .until("it is not watched", || watches(&world).is_empty())
-        .await;
+    until_all_count(&world).await;
     worker.stop().await;
     assert_eq!(world.abacus.asked_count(), 0);
 }
@@ -282,14 +256,16 @@ fn run_alone(world: &World, name: &str) -> Running {
     run_with(parts, watching(name))
 }
 
-/// A usage of a complete span that was set aside. Its span may be gone.
+/// A usage of a complete span that was set aside, and is to be sent again. Its span may be gone.
 async fn set_aside(is_gone: bool) -> (World, String) {
     let world = World::new();
-    world.abacus.know(|_| aside("the plan is unknown"));
+    world.abacus.know(|_| LookupAnswer::SetAside {
+        error: "the plan is unknown".to_owned(),
+    });
     world.start("i", -HOUR).await;
     world.stop("i", 0).await;
     let worker = run(&world, "w");
-    world.until("it is missing", || missing(&world) == 1).await;
+    until_missing(&world, 1).await;
     worker.stop().await;
     if is_gone {
         let id = world.kept("i").span.id;
@@ -305,7 +281,7 @@ async fn set_aside(is_gone: bool) -> (World, String) {
 async fn a_missing_usage_is_sent_again_with_the_same_bytes_and_watched_anew() {
     for is_gone in [true, false] {
         let (world, usage) = set_aside(is_gone).await;
-        world.abacus.know(|_| LookupAnswer::NotFound);
+        let is_known = know_later(&world, LookupAnswer::NotFound);
         let workers = ["w", "x", "y"].map(|name| run_alone(&world, name));
         world
             .until("it is sent", || world.abacus.post_count() == 2)
@@ -317,10 +293,8 @@ async fn a_missing_usage_is_sent_again_with_the_same_bytes_and_watched_anew() {
         let watch = watches(&world).remove(0);
         assert_eq!((watch.missing, watch.is_resent), (None, false));
         assert!(world.clock_now().since(watch.accepted_at) < 3 * MINUTE);
-        world.abacus.know(|_| LookupAnswer::Counts);
-        world
-            .until("it counts", || watches(&world).is_empty())
-            .await;
+        is_known.store(true, Ordering::Relaxed);
+        until_all_count(&world).await;
         for worker in workers {
             worker.stop().await;
         }
@@ -349,36 +323,6 @@ async fn a_refusal_ends_a_resend_and_a_failure_does_not() {
     worker.stop().await;
 }
 
-/// The upstream may have it by now, and would count it again.
-#[tokio::test(start_paused = true)]
-async fn where_the_upstream_forgets_a_missing_usage_is_looked_up_before_it_is_sent() {
-    for is_there in [true, false] {
-        let world = World::new();
-        world.abacus.forget_after(DAY);
-        world.abacus.know(|_| LookupAnswer::NotFound);
-        world.start("i", -HOUR).await;
-        world.stop("i", 0).await;
-        let worker = run(&world, "w");
-        world.until("it is missing", || missing(&world) == 1).await;
-        let usage = watches(&world).remove(0).usage_guid;
-        if is_there {
-            world.abacus.know(|_| LookupAnswer::Counts);
-        }
-        let asked = world.abacus.asked_count();
-        let now = world.clock_now();
-        assert!(world.store.resend_missing(&usage, now).await.unwrap());
-        let done = || {
-            watches(&world)
-                .first()
-                .is_none_or(|it| it.missing.is_none())
-        };
-        world.until("it is settled", done).await;
-        assert!(world.abacus.asked_count() > asked);
-        assert_eq!(world.abacus.post_count(), if is_there { 1 } else { 2 });
-        worker.stop().await;
-    }
-}
-
 /// Posts and questions have limits of their own.
 #[tokio::test(start_paused = true)]
 async fn a_resend_waits_as_the_upstream_asks() {
@@ -389,6 +333,6 @@ async fn a_resend_waits_as_the_upstream_asks() {
     let worker = run(&world, "w");
     world.pass(29 * MINUTE).await;
     assert_eq!(world.abacus.post_count(), 2);
-    world.until("it is sent", || missing(&world) == 0).await;
+    until_missing(&world, 0).await;
     worker.stop().await;
 }

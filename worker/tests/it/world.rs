@@ -5,14 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use sampler_domain::{
-    CauseId, Change, Changed, Entry, Granularity, Id, Measures, Span, SpanId, StartEvent,
-    StopEvent, Target, Timestamp,
+    Change, Changed, Entry, Granularity, Id, Measures, Span, SpanId, StartEvent, StopEvent, Target,
+    Timestamp,
 };
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::Settings;
-use sampler_store::{
-    Arrival, Events, NewSpan, NewStop, Operating, StartOutcome, StopOutcome, Work,
-};
+use sampler_store::{Arrival, Events, NewSpan, NewStop, Operating, StartOutcome, StopOutcome};
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
 use sampler_testkit::rng::SharedRng;
 use sampler_worker::{IgnoreProgress, Options, Parts, Periods, Worker};
@@ -181,12 +179,27 @@ impl World {
         assert_eq!(self.store.start(new).await.unwrap(), StartOutcome::Opened);
     }
 
+    /// Starts so many instances, from `PREFIX 0` on, `millis` after noon.
+    pub(crate) async fn start_all(&self, prefix: &str, count: usize, millis: i64) {
+        for number in 0..count {
+            self.start(&format!("{prefix} {number}"), millis).await;
+        }
+    }
+
     /// Stops an instance `millis` after noon.
     pub(crate) async fn stop(&self, instance: &str, millis: i64) {
-        assert_eq!(
-            stop_in(&*self.store, instance, millis).await,
-            StopOutcome::Ended
-        );
+        let event = StopEvent {
+            id: None,
+            timestamp: NOON.plus(millis),
+            target: target(instance),
+        };
+        let stop = NewStop {
+            event,
+            client: None,
+            correlation_id: Uuid::from_u128(7),
+            arrival: Arrival::Alone,
+        };
+        assert_eq!(self.store.stop(stop).await.unwrap(), StopOutcome::Ended);
     }
 
     pub(crate) fn clock_now(&self) -> Timestamp {
@@ -207,38 +220,23 @@ impl World {
         self.store.with(|table| table.entries().cloned().collect())
     }
 
-    pub(crate) fn entry(&self, guid: &str) -> Entry {
-        let of = |entry: &Entry| entry.usage_guid == guid;
-        self.entries().into_iter().find(of).unwrap()
-    }
-
-    pub(crate) async fn causes(&self) -> Vec<CauseId> {
-        self.store.suspended_causes(100).await.unwrap()
-    }
-
     /// What an operator does to a span.
-    pub(crate) async fn act(
-        &self,
-        instance: &str,
-        act: impl FnOnce(&Span, Timestamp) -> Change,
-    ) -> Changed {
+    async fn act(&self, instance: &str, act: impl FnOnce(&Span, Timestamp) -> Change) {
         let span = self.kept(instance).span;
         let now = self.clock_now();
         let change = act(&span, now);
         let changed = self.store.change_by_operator(&span, &change, now).await;
-        changed.unwrap()
+        assert_eq!(changed.unwrap(), Changed::Made);
     }
 
     pub(crate) async fn skip(&self, instance: &str) {
-        let skipped = self.act(instance, |span, now| span.to_skip(None, now).unwrap());
-        assert_eq!(skipped.await, Changed::Made);
+        self.act(instance, |span, now| span.to_skip(None, now).unwrap())
+            .await;
     }
 
     pub(crate) async fn resend(&self, instance: &str) {
-        let again = self.act(instance, |span, now| {
-            span.to_resend(None, None, now).unwrap()
-        });
-        assert_eq!(again.await, Changed::Made);
+        let resend = |span: &Span, now| span.to_resend(None, None, now).unwrap();
+        self.act(instance, resend).await;
     }
 
     /// What counts, the entries, and what spans say is billed agree. Spans that were removed are left out.
@@ -275,6 +273,13 @@ impl World {
         }
     }
 
+    /// Waits until so much of each of these instances is billed, ms.
+    pub(crate) async fn until_billed(&self, prefix: &str, count: usize, least: i64) {
+        let is_billed = |number| self.abacus.sum(&format!("{prefix} {number}")) >= least;
+        let all = || (0..count).all(is_billed);
+        self.until("all are billed", all).await;
+    }
+
     pub(crate) async fn until_complete(&self, instance: &str) {
         let is_complete = || self.is_complete(instance);
         self.until("it is complete", is_complete).await;
@@ -289,24 +294,6 @@ impl World {
     pub(crate) async fn pass(&self, millis: i64) {
         tokio::time::sleep(Duration::from_millis(millis.unsigned_abs())).await;
     }
-}
-
-pub(crate) async fn stop_in(store: &dyn Events, instance: &str, millis: i64) -> StopOutcome {
-    let event = StopEvent {
-        id: None,
-        timestamp: NOON.plus(millis),
-        target: target(instance),
-    };
-    let correlation_id = Uuid::from_u128(7);
-    store
-        .stop(NewStop {
-            event,
-            client: None,
-            correlation_id,
-            arrival: Arrival::Alone,
-        })
-        .await
-        .unwrap()
 }
 
 /// Runs a worker of these parts.
