@@ -1,5 +1,6 @@
 //! What any store must do, as tests. Each case takes an empty store.
 
+mod audit;
 mod backlog;
 mod causes;
 mod changes;
@@ -18,6 +19,11 @@ macro_rules! contract_cases {
     ($then:path { $($with:tt)* }) => {
         $then! {
             { $($with)* }
+            audit {
+                an_act_is_kept_as_it_was_asked_for_and_how_it_ended
+                the_trail_holds_what_its_query_asks_for
+                the_trail_goes_on_while_acts_come
+            }
             backlog {
                 the_backlog_is_what_is_due_and_what_waits_after_a_failure
                 a_closing_month_has_left_what_is_not_sampled_of_it
@@ -33,7 +39,6 @@ macro_rules! contract_cases {
                 a_span_of_another_cause_stays_suspended
                 a_cause_is_there_as_long_as_a_span_is_suspended_for_it
                 causes_are_listed_with_those_that_have_the_most_spans_first
-                a_cause_for_which_no_span_is_suspended_is_none
             }
             changes {
                 a_change_is_made_for_the_version_that_was_read_alone
@@ -76,7 +81,6 @@ macro_rules! contract_cases {
                 a_stop_without_an_open_span_is_refused
                 a_start_that_is_carried_out_twice_opens_one_span
                 a_stop_that_is_carried_out_twice_ends_one_span
-                start_and_stop_may_share_an_id
             }
             ledger {
                 an_entry_is_kept_as_it_was_given
@@ -91,6 +95,10 @@ macro_rules! contract_cases {
                 entries_add_up_from_the_time_of_the_first_that_is_kept
             }
             lists {
+                a_list_holds_what_its_query_asks_for
+                a_list_goes_on_while_spans_come_change_and_go
+                a_span_is_found_by_how_its_id_is_written
+                the_spans_that_were_kept_last_come_first
                 spans_of_which_something_is_excluded_are_found_alone_and_by_target
             }
             sampling {
@@ -104,10 +112,11 @@ macro_rules! contract_cases {
                 the_age_of_events_is_limited_and_what_was_too_old_stays_so
             }
             sums {
-                usages_add_up_by_windows_with_their_signs
+                sums_are_by_windows_and_groups
+                sums_go_on_behind_any_row
+                sums_are_exact
                 usages_that_were_accepted_later_do_not_count
                 a_bound_that_cuts_a_usage_is_told_with_the_times_that_fit
-                a_bound_that_cuts_a_correction_is_told_too
                 windows_that_are_finer_than_a_usage_are_told
                 what_is_not_asked_for_is_not_cut
             }
@@ -116,10 +125,7 @@ macro_rules! contract_cases {
                 a_watch_begins_anew_where_its_usage_is_posted_again
                 what_waits_longest_is_asked_for_first
                 of_16_claims_of_a_watch_one_is_granted
-                a_usage_that_counts_is_watched_no_more
-                a_usage_that_is_not_there_yet_is_asked_for_again
                 what_came_of_an_older_watch_is_dropped
-                what_is_missing_waits_for_an_operator
                 what_is_missing_is_sent_again_once_for_each_time_it_is_asked_for
                 the_watch_over_what_was_sent_again_begins_anew
                 many_watches_are_settled_at_once

@@ -9,11 +9,11 @@ use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{
     Acceptance, Action, Change, Changed, Contract, Delivery, Driver, Entry, EventId, Failure,
     Granularities, Granularity, Id, Interval, Key, Measure, Measures, Policy, Quantity, Remembered,
-    RunId, Span, SpanId, StartEvent, StopEvent, Target, Terms, Timestamp, usage_guid,
+    RunId, Span, SpanId, StartEvent, StopEvent, Target, Terms, Timestamp, WindowLength, usage_guid,
 };
 use sampler_store::{
     Arrival, DuePages, DueQuery, Events, Finished, Ledger, NewSpan, NewStop, Operating, Reading,
-    SpansBy, StartOutcome, StopOutcome, StoreError, Work,
+    SpanQuery, SpansBy, StartOutcome, StopOutcome, StoreError, SumQuery, TargetFilter, Work,
 };
 use uuid::Uuid;
 
@@ -252,6 +252,46 @@ pub async fn kept(store: &dyn Store, event_id: &str) -> Span {
         .unwrap_or_else(|| panic!("no span that was started by {event_id}"))
 }
 
+/// Targets whose fields of these names are so.
+///
+/// # Panics
+/// Where there is no such field.
+pub fn filter(conditions: &[(&str, &str)]) -> TargetFilter {
+    let mut filter = TargetFilter::default();
+    for (name, value) in conditions {
+        assert!(filter.set(name, id(value)), "{name}");
+    }
+    filter
+}
+
+/// Spans of such targets, a hundred on a page.
+pub fn span_query(conditions: &[(&str, &str)]) -> SpanQuery {
+    SpanQuery {
+        target: filter(conditions),
+        limit: 100,
+        ..SpanQuery::default()
+    }
+}
+
+/// The sums of such targets between two times, in ms after [`NOW`], by these windows.
+pub fn sum_query(
+    conditions: &[(&str, &str)],
+    length: WindowLength,
+    (from, to): (i64, i64),
+) -> SumQuery {
+    let windows = length.windows(at(from), at(to), 366);
+    SumQuery {
+        target: filter(conditions),
+        accepted_to: None,
+        resources: None,
+        length,
+        windows: windows.expect("not more than 366"),
+        group_by: Vec::new(),
+        after: None,
+        limit: 1_000,
+    }
+}
+
 /// All partitions.
 pub fn everything() -> Arc<[u32]> {
     (0..PARTITIONS).collect()
@@ -303,6 +343,11 @@ pub async fn suspended(store: &dyn Store, name: &str, millis: i64) -> Span {
 pub async fn completed(store: &dyn Store, name: &str, millis: i64) -> Span {
     started(store, name, name, millis - 3_600_000).await;
     must_stop(store, None, name, millis).await;
+    complete(store, name, millis).await
+}
+
+/// Samples a span that was stopped to its end, `millis` after [`NOW`].
+pub async fn complete(store: &dyn Store, name: &str, millis: i64) -> Span {
     let mut span = kept(store, name).await;
     while !span.processing.complete {
         let change = match span.processing.planned {

@@ -7,24 +7,22 @@ use std::sync::Mutex;
 use bson::oid::ObjectId;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
-use mongodb::{Collection, Database};
+use mongodb::Database;
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Cause, ClientId, Id, Measures, SUSPENDED_DUE_AT, SpanId, SpanState, Target, Timestamp,
-    WindowLength,
+    Cause, ClientId, Measures, SUSPENDED_DUE_AT, SpanId, SpanState, Target, Timestamp, WindowLength,
 };
 use sampler_store::{
     AuditQuery, BacklogQuery, CauseQuery, DueQuery, DueWatches, EntryOrder, EntryPosition, Events,
-    Ledger, Operating, Reading, Resumption, SpanQuery, SpansBy, StoreError, SumQuery, TargetFilter,
-    WatchQuery, Work,
+    Ledger, Operating, Reading, Resumption, SpanQuery, SpansBy, StoreError, SumQuery, WatchQuery,
+    Work,
 };
 use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{
-    at, due_ids, everything, id, new_span, new_stop, start_event,
+    at, due_ids, everything, id, new_span, new_stop, span_query, start_event, sum_query, target,
 };
 
-use crate::profile::{commands, cost};
-use crate::support::{database_of, placement, store_and_spans};
+use crate::support::{commands, cost, database_of, placement, store_and_spans};
 
 const HOUR: i64 = 3_600_000;
 const YEAR: i64 = 365 * 24 * HOUR;
@@ -81,12 +79,8 @@ fn span(number: i64, of: &Target, is_complete: bool, more: Document) -> Document
     let end = at(-number).as_millis();
     let mut target = target_document(of);
     let open = "00000000-0000-0000-0000-000000000000".to_owned();
-    let correlation_id = if is_complete {
-        number.to_string()
-    } else {
-        open
-    };
-    target.insert("correlation_id", correlation_id);
+    let own = is_complete.then(|| number.to_string());
+    target.insert("correlation_id", own.unwrap_or(open));
     let mut processing = doc! {
         "complete": is_complete, "version": 2_i64, "planned_interval": Bson::Null,
         "last_interval": { "start": start, "end": end }, "due_at": at(YEAR).as_millis(),
@@ -125,12 +119,9 @@ fn suspended(number: i64) -> Document {
 fn all_spans() -> Vec<Document> {
     let other = |number: i64| {
         let is_complete = number % 2 == 0;
-        let instance = if is_complete {
-            "busy".to_owned()
-        } else {
-            number.to_string()
-        };
-        span(number, &target_of("other", &instance), is_complete, doc! {})
+        let own = number.to_string();
+        let instance = if is_complete { "busy" } else { &own };
+        span(number, &target_of("other", instance), is_complete, doc! {})
     };
     let of_asked = |number: i64| {
         let of = target_of("asked", &format!("asked-{}", number % 100));
@@ -208,33 +199,20 @@ async fn filled(label: &str) -> (MongoStore, Look) {
     let database = database_of(&spans);
     // The first sum makes its index, for which a request waits only a second.
     for field in ["organization_id", "resource_id", "resource_instance_id"] {
-        store
-            .sums(&sum(field, "nobody", WindowLength::All))
-            .await
-            .unwrap()
-            .unwrap();
+        let nothing = sum(field, "nobody", WindowLength::All);
+        store.sums(&nothing).await.unwrap().unwrap();
     }
-    let into = |name: &str| -> Collection<Document> { database.collection(name) };
-    spans.insert_many(all_spans()).await.unwrap();
-    into("spans_usages")
-        .insert_many(all_usages())
-        .await
-        .unwrap();
-    into("spans_audit")
-        .insert_many((0..2_000).map(act))
-        .await
-        .unwrap();
-    into("spans_unconfirmed")
-        .insert_many(all_watches())
-        .await
-        .unwrap();
-    (
-        store,
-        Look {
-            database,
-            problems: Mutex::default(),
-        },
-    )
+    for (name, documents) in [
+        ("spans", all_spans()),
+        ("spans_usages", all_usages()),
+        ("spans_audit", (0..2_000).map(act).collect()),
+        ("spans_unconfirmed", all_watches()),
+    ] {
+        let collection = database.collection(name);
+        collection.insert_many(documents).await.unwrap();
+    }
+    let problems = Mutex::default();
+    (store, Look { database, problems })
 }
 
 /// Looks at what questions cost.
@@ -273,71 +251,40 @@ impl Look {
     }
 }
 
-fn filter(field: &str, value: &str) -> TargetFilter {
-    let mut filter = TargetFilter::default();
-    assert!(filter.set(field, Id::from_store(value)), "{field}");
-    filter
-}
-
-fn list(field: &str, value: &str, state: Option<SpanState>) -> SpanQuery {
-    SpanQuery {
-        target: filter(field, value),
-        state,
-        limit: PAGE,
-        ..SpanQuery::default()
-    }
-}
-
 fn sum(field: &str, value: &str, length: WindowLength) -> SumQuery {
-    SumQuery {
-        accepted_to: None,
-        target: filter(field, value),
-        resources: None,
-        length,
-        windows: length.windows(at(-101 * HOUR), at(HOUR), 366).unwrap(),
-        group_by: Vec::new(),
-        after: None,
-        limit: 1_000,
-    }
+    sum_query(&[(field, value)], length, (-101 * HOUR, HOUR))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_and_sums_examine_what_they_show() {
     let (store, look) = filled("explain_reading").await;
     let page = i64::try_from(PAGE).unwrap();
-    let lists = [
-        ("organization_id", "asked", None, (page + 2, page + 1)),
-        ("resource_id", "asked", None, (page + 2, page + 1)),
-        ("resource_id", "other", None, (page + 2, page + 1)),
-        ("resource_instance_id", "asked-7", None, (12, 10)),
-        (
-            "resource_instance_id",
-            "asked-7",
-            Some(SpanState::Open),
-            (12, 10),
-        ),
+    let whole = (page + 2, page + 1);
+    let (organization, resource) = ("organization_id", "resource_id");
+    let instance = "resource_instance_id";
+    let (is_open, is_suspended) = (Some(SpanState::Open), Some(SpanState::Suspended));
+    for (field, value, state, most) in [
+        (organization, "asked", None, whole),
+        (resource, "asked", None, whole),
+        (resource, "other", None, whole),
+        (instance, "asked-7", None, (12, 10)),
+        (instance, "asked-7", is_open, (12, 10)),
         // All that the organization has is compared.
-        (
-            "organization_id",
-            "asked",
-            Some(SpanState::Open),
-            (2_002, 2_000),
-        ),
-        (
-            "resource_id",
-            "suspended",
-            Some(SpanState::Suspended),
-            (2 * 302, 2 * 301),
-        ),
-    ];
-    for (field, value, state, most) in lists {
-        let query = list(field, value, state);
+        (organization, "asked", is_open, (2_002, 2_000)),
+        (resource, "suspended", is_suspended, (2 * 302, 2 * 301)),
+    ] {
+        let query = SpanQuery {
+            state,
+            ..span_query(&[(field, value)])
+        };
         let name = format!("{field}={value}, {state:?}");
         look.at(&name, most, store.spans(&query)).await;
     }
     // What others have in the organization is not read.
-    let mut scoped = list("organization_id", "other", None);
-    scoped.resources = Some(vec![id("asked-by-nobody")]);
+    let scoped = SpanQuery {
+        resources: Some(vec![id("asked-by-nobody")]),
+        ..span_query(&[(organization, "other")])
+    };
     look.at("scoped", (4, 0), store.spans(&scoped)).await;
     look.at("newest", (page + 1, page + 1), store.newest_spans(PAGE))
         .await;
@@ -376,9 +323,9 @@ async fn lists_and_sums_examine_what_they_show() {
     look.at("unconfirmed", (2_001, 2_001), store.unconfirmed(&all))
         .await;
     for (field, value, length) in [
-        ("organization_id", "asked", WindowLength::All),
-        ("resource_id", "asked", WindowLength::Day),
-        ("resource_instance_id", "asked-7", WindowLength::Hour),
+        (organization, "asked", WindowLength::All),
+        (resource, "asked", WindowLength::Day),
+        (instance, "asked-7", WindowLength::Hour),
     ] {
         let query = sum(field, value, length);
         // One more key for each dimension of each command, where its range ends.
@@ -388,7 +335,7 @@ async fn lists_and_sums_examine_what_they_show() {
         assert_eq!(summed, OF_ONE.unsigned_abs(), "{field}");
     }
     // A client of other resources has nothing of these read.
-    let mut scoped = sum("organization_id", "other", WindowLength::All);
+    let mut scoped = sum(organization, "other", WindowLength::All);
     scoped.resources = Some(vec![id("asked-by-nobody")]);
     look.at("scoped sum", (16, 0), store.sums(&scoped))
         .await
@@ -399,37 +346,25 @@ async fn lists_and_sums_examine_what_they_show() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_operators_ask_for_examines_what_it_shows() {
     let (store, look) = filled("explain_operating").await;
-    let limit = PAGE;
-    let who = || ClientId::new("asked");
-    let span = || Some("asked".to_owned());
     let all = || AuditQuery {
-        limit,
+        limit: PAGE,
         ..AuditQuery::default()
     };
-    let between = (Some(at(-900)), Some(at(-500)));
-    for query in [
-        all(),
-        AuditQuery {
-            from: between.0,
-            to: between.1,
-            ..all()
-        },
-        AuditQuery {
-            who: who(),
-            ..all()
-        },
-        AuditQuery {
-            span: span(),
-            ..all()
-        },
-        AuditQuery {
-            who: who(),
-            span: span(),
-            ..all()
-        },
-    ] {
-        look.at(&format!("{query:?}"), (102, 101), store.audit(&query))
-            .await;
+    let (who, span) = (ClientId::new("asked"), Some("asked".to_owned()));
+    let of = |who: &Option<ClientId>, span: &Option<String>| AuditQuery {
+        who: who.clone(),
+        span: span.clone(),
+        ..all()
+    };
+    let between = AuditQuery {
+        from: Some(at(-900)),
+        to: Some(at(-500)),
+        ..all()
+    };
+    let (by, about, both) = (of(&who, &None), of(&None, &span), of(&who, &span));
+    for query in [all(), between, by, about, both] {
+        let name = format!("{query:?}");
+        look.at(&name, (102, 101), store.audit(&query)).await;
     }
     // The index alone counts what is suspended.
     let counted = SUSPENDED.end - SUSPENDED.start;
@@ -530,7 +465,7 @@ async fn fault_10_events_examine_the_spans_of_their_target() {
         one.and(two).and(three)
     };
     look.at("together", (40, 20), together).await;
-    let target = sampler_store_testing::support::target("busy");
+    let target = target("busy");
     for by in [
         SpansBy::StartedBy(id("a"), Measures::default()),
         SpansBy::StoppedBy(id("c")),

@@ -1,19 +1,20 @@
 //! Commands that the server carries out after their client has gone.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{Document, doc};
-use mongodb::{Client, Collection};
-use sampler_store::{Events, StartOutcome, StoreError};
-use sampler_store_mongo::{MongoOptions, MongoStore};
+use bson::doc;
+use sampler_store::{Arrival, Events, StartOutcome, StoreError};
+use sampler_store_mongo::MongoStore;
 use sampler_store_testing::support::{at, kept, must_stop, new_span, new_stop, start, start_event};
-use sampler_testkit::mongod::{Options, ReplicaSet};
 use sampler_testkit::wait_until;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
 
-use crate::proxy::Proxy;
-use crate::support::options_of;
+use crate::support::{OwnServer, held};
 
-/// The instance that all events are of.
+/// The instance that most events are of.
 const INSTANCE: &str = "instance";
 
 /// How long the server holds a command, ms. Much longer than all that is done meanwhile.
@@ -24,63 +25,36 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// A server of its own. One store reaches it over links that can be cut, the other directly.
 struct World {
-    set: ReplicaSet,
+    server: OwnServer,
     proxy: Proxy,
     cut: MongoStore,
     store: MongoStore,
-    spans: Collection<Document>,
-    client: Client,
 }
 
 impl World {
     async fn new(operation_timeout: Duration) -> Self {
-        let set = ReplicaSet::start(Options::single()).await.unwrap();
-        let proxy = Proxy::start(set.ports()[0]).await;
-        let connect = async |uri: String, app_name: &str, operation_timeout| {
-            let options = MongoOptions {
-                operation_timeout,
-                app_name: app_name.into(),
-                ..options_of(uri, "late")
-            };
-            MongoStore::connect(options).await.unwrap()
-        };
-        let store = connect(set.uri(), "direct", Duration::from_secs(20)).await;
-        store.migrate().await.unwrap();
-        let client = Client::with_uri_str(set.uri()).await.unwrap();
+        let server = OwnServer::start().await;
+        let proxy = Proxy::start(server.set.ports()[0]).await;
         Self {
-            cut: connect(proxy.uri(), "cut", operation_timeout).await,
-            spans: client.database("late").collection("spans"),
-            client,
-            set,
+            store: server.store("direct", SOON).await,
+            cut: server.store_by(proxy.uri(), "cut", operation_timeout).await,
+            server,
             proxy,
-            store,
         }
     }
 
-    /// Has the server hold the next update that this store sends. The command that waits until it
-    /// does.
-    async fn hold(&self, app_name: &str) -> Document {
-        let held = doc! {
-            "failCommands": ["update", "findAndModify"], "appName": app_name,
-            "blockConnection": true, "blockTimeMS": HELD,
-        };
-        let order =
-            doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": held };
-        let before = self.set.command(0, order).await.unwrap();
-        doc! {
-            "waitForFailPoint": "failCommand",
-            "timesEntered": before.get_i32("count").unwrap() + 1,
-            "maxTimeMS": 20_000,
-        }
+    /// Has the server hold the next update that this store sends. What says that it does.
+    async fn hold(&self, app_name: &str) -> i32 {
+        let commands = ["update", "findAndModify"];
+        self.server.fail(app_name, &commands, 1, held(HELD)).await
     }
 
     /// Makes a call whose update the server holds, and cuts the link meanwhile. What the caller is
     /// told.
     async fn cut_off<T>(&self, call: impl Future<Output = T>) -> T {
-        let entered = self.hold("cut").await;
+        let is_held = self.hold("cut").await;
         let cut = async {
-            let admin = self.client.database("admin");
-            admin.run_command(entered).await.unwrap();
+            self.server.has_failed(is_held).await;
             assert!(self.is_at_work().await, "the server holds it");
             self.proxy.cut();
         };
@@ -95,7 +69,7 @@ impl World {
                 { "command.update": "spans" }, { "command.findAndModify": "spans" },
             ] } },
         ];
-        let admin = self.client.database("admin");
+        let admin = self.server.client.database("admin");
         let mut found = admin.aggregate(pipeline).await.unwrap();
         found.advance().await.unwrap()
     }
@@ -107,7 +81,7 @@ impl World {
 
     async fn has(&self, start_id: &str) -> bool {
         let filter = doc! { "start_dedup_id": start_id };
-        self.spans.count_documents(filter).await.unwrap() == 1
+        self.server.spans.count_documents(filter).await.unwrap() == 1
     }
 }
 
@@ -160,12 +134,11 @@ async fn what_was_held_for_too_long_is_never_carried_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_goes_on_when_its_caller_goes_away() {
     let world = World::new(Duration::from_secs(20)).await;
-    let entered = world.hold("direct").await;
+    let is_held = world.hold("direct").await;
     let store = world.store.clone();
     let event = start_event(Some("gone"), INSTANCE, 0);
     let caller = tokio::spawn(async move { store.start(new_span(event)).await });
-    let admin = world.client.database("admin");
-    admin.run_command(entered).await.unwrap();
+    world.server.has_failed(is_held).await;
     caller.abort();
     assert!(caller.await.unwrap_err().is_cancelled());
     assert!(!world.has("gone").await, "it is on its way still");
@@ -173,4 +146,84 @@ async fn a_write_goes_on_when_its_caller_goes_away() {
     // The connections are all fit for use after that.
     let repeated = start(&world.store, Some("gone"), INSTANCE, 0).await;
     assert!(matches!(repeated, StartOutcome::Repeated { .. }));
+}
+
+/// How many events come in a batch: more than the four commands hold that are in flight at a time.
+const BATCH: usize = 300;
+
+/// The commands of a batch take their time; a lone event does not wait for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_comes_alone_does_not_wait_for_those_of_batches() {
+    let server = OwnServer::start().await;
+    let store = Arc::new(server.store("batches", Duration::from_mins(1)).await);
+    let how = held(10_000);
+    let are_held = server.fail("batches", &["insert"], 4, how).await;
+    let mut batch = JoinSet::new();
+    for number in 0..BATCH {
+        let store = Arc::clone(&store);
+        let name = format!("instance-{number}");
+        let mut new = new_span(start_event(Some("in a batch"), &name, 0));
+        new.arrival = Arrival::InBatch;
+        batch.spawn(async move { store.start(new).await.unwrap() });
+    }
+    server.has_failed(are_held).await;
+    let count = async || server.spans.count_documents(doc! {}).await.unwrap();
+    let before = count().await;
+    let alone = start(&*store, Some("alone"), "alone", 0).await;
+    assert_eq!(alone, StartOutcome::Opened);
+    assert_eq!(count().await, before + 1, "the batch is held still");
+    let outcomes = batch.join_all().await;
+    assert_eq!(outcomes, vec![StartOutcome::Opened; BATCH]);
+}
+
+/// A running TCP proxy in front of one server. It goes when this value goes.
+#[derive(Debug)]
+struct Proxy {
+    port: u16,
+    cuts: watch::Sender<()>,
+    serving: JoinHandle<()>,
+}
+
+impl Proxy {
+    async fn start(upstream: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (cuts, cut) = watch::channel(());
+        let serving = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(link(client, upstream, cut.clone()));
+            }
+        });
+        Self {
+            port,
+            cuts,
+            serving,
+        }
+    }
+
+    fn uri(&self) -> String {
+        format!("mongodb://127.0.0.1:{}/?directConnection=true", self.port)
+    }
+
+    /// Closes all connections that there are. New ones are served.
+    fn cut(&self) {
+        self.cuts.send_replace(());
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn link(mut client: TcpStream, upstream: u16, mut cut: watch::Receiver<()>) {
+    cut.mark_unchanged();
+    let Ok(mut server) = TcpStream::connect(("127.0.0.1", upstream)).await else {
+        return;
+    };
+    tokio::select! {
+        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+        _ = cut.changed() => {}
+    }
 }

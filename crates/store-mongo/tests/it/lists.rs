@@ -3,27 +3,28 @@
 use bson::oid::ObjectId;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
-use sampler_domain::{Id, SUSPENDED_DUE_AT, SpanState};
-use sampler_store::{CauseQuery, Reading, SpanQuery, TargetFilter};
+use sampler_domain::{Id, SpanState};
+use sampler_store::{Reading, SpanQuery};
 use sampler_store_mongo::MongoStore;
-use sampler_store_testing::support::at;
+use sampler_store_testing::support::{at, id, span_query};
 
-use crate::profile::{assert_cost, examined};
-use crate::support::store_and_spans;
+use crate::support::{assert_cost, examined, store_and_spans};
 
 /// Spans that are compared for one page.
 const WINDOW: i64 = 10_000;
 
-fn query(name: &str, value: &str, change: impl FnOnce(&mut SpanQuery)) -> SpanQuery {
-    let mut target = TargetFilter::default();
-    assert!(target.set(name, Id::from_store(value)));
-    let mut query = SpanQuery {
-        target,
-        limit: 100,
-        ..SpanQuery::default()
-    };
-    change(&mut query);
-    query
+const NARROWINGS: [(&str, &str); 3] = [
+    ("organization_id", "o"),
+    ("resource_id", "r"),
+    ("resource_instance_id", "i"),
+];
+
+/// A list that is found by this condition, so many on a page.
+fn query(condition: (&str, &str), limit: usize) -> SpanQuery {
+    SpanQuery {
+        limit,
+        ..span_query(&[condition])
+    }
 }
 
 /// The ids of all pages of a list, and how many pages there are.
@@ -60,12 +61,6 @@ fn span(id: impl Into<Bson>, start: i64) -> Document {
     }
 }
 
-const NARROWINGS: [(&str, &str); 3] = [
-    ("organization_id", "o"),
-    ("resource_id", "r"),
-    ("resource_instance_id", "i"),
-];
-
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_are_listed_whatever_their_ids_are() {
     let (store, spans) = store_and_spans("lists").await;
@@ -86,12 +81,11 @@ async fn spans_are_listed_whatever_their_ids_are() {
         .unwrap();
     let object_id = object_id.to_hex();
     let expected = [object_id.as_str(), "text", hexadecimal, "older"];
-    for (name, value) in NARROWINGS {
+    for condition in NARROWINGS {
         for limit in [1, 2, 3, 100] {
-            let query = query(name, value, |query| query.limit = limit);
-            let (listed, _) = ids(&store, query).await;
+            let (listed, _) = ids(&store, query(condition, limit)).await;
             // Those that have one start are in an order of the store's own.
-            assert_eq!(listed, expected, "{name}, {limit}");
+            assert_eq!(listed, expected, "{condition:?}, {limit}");
         }
     }
     for id in expected {
@@ -99,7 +93,7 @@ async fn spans_are_listed_whatever_their_ids_are() {
         assert_eq!(found.map(|span| span.id.to_string()).as_deref(), Some(id));
     }
     // Where it is not to be seen, it is not there.
-    let (own, other) = ([Id::from_store("r")], [Id::from_store("other")]);
+    let (own, other) = ([id("r")], [id("other")]);
     assert!(store.span("odd", Some(&own)).await.is_err());
     assert_eq!(store.span("odd", Some(&other)).await.unwrap(), None);
     assert_eq!(store.span("text", Some(&other)).await.unwrap(), None);
@@ -117,10 +111,10 @@ async fn a_page_of_large_spans_is_short() {
         span
     };
     spans.insert_many((0..30).map(large)).await.unwrap();
-    for (name, value) in NARROWINGS {
-        let (listed, pages) = ids(&store, query(name, value, |query| query.limit = 1_000)).await;
-        let expected: Vec<String> = (0..30).rev().map(|number| number.to_string()).collect();
-        assert_eq!((listed, pages), (expected, 4), "{name}");
+    let expected: Vec<String> = (0..30).rev().map(|number| number.to_string()).collect();
+    for condition in NARROWINGS {
+        let (listed, pages) = ids(&store, query(condition, 1_000)).await;
+        assert_eq!((&listed, pages), (&expected, 4), "{condition:?}");
     }
 }
 
@@ -138,13 +132,9 @@ async fn nothing_is_told_of_spans_of_other_resources() {
             _ => ObjectId::from_bytes(id).into(),
         };
         let mut span = span(id, number / 3);
-        let resource = if number % 5_000 == 1 {
-            "mine"
-        } else {
-            "theirs"
-        };
+        let is_mine = number % 5_000 == 1;
         let target = span.get_document_mut("target").unwrap();
-        target.insert("resource_id", resource);
+        target.insert("resource_id", if is_mine { "mine" } else { "theirs" });
         target.insert("resource_instance_id", number.to_string());
         span
     };
@@ -153,10 +143,11 @@ async fn nothing_is_told_of_spans_of_other_resources() {
     spans.insert_many((1..=last).map(of)).await.unwrap();
     examined(&spans).await;
     for (state, mine) in [(None, 3), (Some(SpanState::Suspended), 0)] {
-        let query = query("organization_id", "o", |query| {
-            query.resources = Some(vec![Id::from_store("mine")]);
-            query.state = state;
-        });
+        let query = SpanQuery {
+            resources: Some(vec![id("mine")]),
+            state,
+            ..query(NARROWINGS[0], 100)
+        };
         let page = store.spans(&query).await.unwrap();
         assert_eq!((page.spans.len(), page.next), (mine, None));
         // Nothing of the others is even looked at, so time tells nothing either.
@@ -164,61 +155,21 @@ async fn nothing_is_told_of_spans_of_other_resources() {
         assert!(!commands.is_empty());
         assert_cost(&commands, 4, 3);
     }
-    let all = query("organization_id", "o", |query| query.limit = 1_000);
+    let all = query(NARROWINGS[0], 1_000);
     let (expected, _) = ids(&store, all.clone()).await;
     assert_eq!(expected.len(), usize::try_from(last).unwrap());
     for limit in [7, 1_000] {
-        let both = SpanQuery {
-            resources: Some(["theirs", "mine"].map(Id::from_store).to_vec()),
+        let unlimited = SpanQuery {
             to: Some(at(100)),
             limit,
             ..all.clone()
         };
-        let unlimited = SpanQuery {
-            resources: None,
-            ..both.clone()
+        let both = SpanQuery {
+            resources: Some(["theirs", "mine"].map(Id::from_store).to_vec()),
+            ..unlimited.clone()
         };
         let (listed, _) = ids(&store, both).await;
         assert!(listed.len() > 250);
         assert_eq!(listed, ids(&store, unlimited).await.0);
-    }
-}
-
-/// A cause is found by its resource, however many causes of others there are.
-#[tokio::test(flavor = "multi_thread")]
-async fn causes_of_one_resource_are_listed_among_many_of_others() {
-    let (store, spans) = store_and_spans("causes").await;
-    let suspended = |number: u16| {
-        let mut cause = vec![7; 16];
-        cause[..2].copy_from_slice(&number.to_be_bytes());
-        let mut span = span(i64::from(number), 0);
-        let target = span.get_document_mut("target").unwrap();
-        target.insert(
-            "resource_id",
-            if number == 1_200 { "mine" } else { "theirs" },
-        );
-        let processing = span.get_document_mut("processing").unwrap();
-        processing.insert(
-            "failure",
-            doc! {
-                "attempts": 2_i64, "refusals": 2_i64, "at": at(0).as_millis(), "status": 400, "error": "no plan",
-                "cause": Binary { subtype: BinarySubtype::Generic, bytes: cause },
-                "suspended_at": at(0).as_millis(),
-            },
-        );
-        let interval = doc! { "start": at(0).as_millis(), "end": at(1).as_millis(), "usage_guid": "u", "planned_at": at(1).as_millis() };
-        processing.insert("planned_interval", interval);
-        processing.insert("due_at", SUSPENDED_DUE_AT.as_millis());
-        span.insert("_id", number.to_string());
-        span
-    };
-    spans.insert_many((1..=1_200).map(suspended)).await.unwrap();
-    for (resource, count) in [(Some("mine"), 1), (Some("none"), 0), (None, 1_000)] {
-        let query = CauseQuery {
-            resources: resource.map(|name| vec![Id::from_store(name)]),
-            limit: 1_000,
-        };
-        let causes = store.causes(&query).await.unwrap();
-        assert_eq!(causes.len(), count, "{resource:?}");
     }
 }

@@ -1,16 +1,19 @@
-//! The indexes: there after any number of migrations, and never silently others than asked for.
+//! The indexes: there after any number of migrations, and never silently others than asked for. What is removed by
+//! them, and otherwise.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::{Bson, DateTime, Document, doc};
 use mongodb::IndexModel;
 use mongodb::options::IndexOptions;
+use sampler_store::{Ledger, Work};
 use sampler_store_mongo::{MigrationError, MongoStore};
+use sampler_store_testing::support::{at, completed, entry, finished, started};
 use sampler_testkit::TestDatabase;
 use sampler_testkit::mongod::ReplicaSet;
 
-use crate::support::{index_names, options};
+use crate::support::{index_names, options, store_and_spans, usages_beside};
 
 pub(crate) const NAMES: [&str; 13] = [
     "_id_",
@@ -141,4 +144,42 @@ async fn a_replica_set_that_was_not_initiated_is_waited_for_and_says_what_to_do(
     let store = MongoStore::connect(options).await.unwrap();
     let migrated = store.migrate_when_possible(std::future::pending()).await;
     assert!(migrated.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_is_removed_by_the_server_once_it_has_expired() {
+    let (store, spans) = store_and_spans("retention").await;
+    let span = started(&store, "a", "a", 0).await;
+    let entry = entry(&span, 0, 1_000);
+    store.write_entry(&entry, at(5_000), None).await.unwrap();
+    // Written again, it expires as it was to.
+    store.write_entry(&entry, at(9_000), None).await.unwrap();
+    let usages = usages_beside(&spans);
+    let kept = usages.find_one(doc! {}).await.unwrap().unwrap();
+    let expires_at = DateTime::from_millis(at(5_000).as_millis());
+    assert_eq!(kept.get("expires_at"), Some(&Bson::DateTime(expires_at)));
+    let mut indexes = usages.list_indexes().await.unwrap();
+    let mut expiries = Vec::new();
+    while indexes.advance().await.unwrap() {
+        let index = indexes.deserialize_current().unwrap();
+        let after = index.options.and_then(|options| options.expire_after);
+        expiries.extend(after.map(|after| (index.keys, after.as_secs())));
+    }
+    assert_eq!(expiries, [(doc! { "expires_at": 1 }, 0)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_span_that_is_no_longer_complete_is_not_removed() {
+    let (store, spans) = store_and_spans("removal").await;
+    let span = completed(&store, "a", -1_000).await;
+    let found = store.completed_before(at(0), 10).await.unwrap();
+    assert_eq!(found, [finished(&span)]);
+    // An operator has something sent again meanwhile.
+    let again = doc! { "$set": { "processing.complete": false } };
+    spans.update_one(doc! {}, again).await.unwrap();
+    assert_eq!(store.remove(&found).await.unwrap(), 0);
+    let complete = doc! { "$set": { "processing.complete": true } };
+    spans.update_one(doc! {}, complete).await.unwrap();
+    assert_eq!(store.remove(&found).await.unwrap(), 1);
+    assert_eq!(spans.count_documents(doc! {}).await.unwrap(), 0);
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, Document, doc};
-use mongodb::{Collection, Database};
+use mongodb::{Client, Collection, Database};
 use sampler_domain::{Key, Target};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::TestDatabase;
+use sampler_testkit::mongod::{Options, ReplicaSet};
 
 pub(crate) fn options(database: &TestDatabase) -> MongoOptions {
     options_of(database.uri(), database.name())
@@ -47,6 +48,78 @@ pub(crate) async fn beside_original(label: &str) -> (MongoStore, Collection<Docu
     let spans = database.database().await.collection("spans");
     std::mem::forget(database);
     (store, spans)
+}
+
+/// A server of a test's own, which can be told to fail commands, or to hold them.
+pub(crate) struct OwnServer {
+    pub(crate) set: ReplicaSet,
+    pub(crate) client: Client,
+    pub(crate) spans: Collection<Document>,
+}
+
+impl OwnServer {
+    pub(crate) async fn start() -> Self {
+        let set = ReplicaSet::start(Options::single()).await.unwrap();
+        let client = Client::with_uri_str(set.uri()).await.unwrap();
+        let spans = client.database("own").collection("spans");
+        Self { set, client, spans }
+    }
+
+    /// A store that calls itself so, and waits so long for an answer.
+    pub(crate) async fn store(&self, app_name: &str, operation_timeout: Duration) -> MongoStore {
+        let store = self.store_by(self.set.uri(), app_name, operation_timeout);
+        let store = store.await;
+        store.migrate().await.unwrap();
+        store
+    }
+
+    /// One that reaches the server by this address.
+    pub(crate) async fn store_by(
+        &self,
+        uri: String,
+        app_name: &str,
+        operation_timeout: Duration,
+    ) -> MongoStore {
+        let options = MongoOptions {
+            operation_timeout,
+            app_name: app_name.into(),
+            ..options_of(uri, "own")
+        };
+        MongoStore::connect(options).await.unwrap()
+    }
+
+    /// Fails the next commands of these names so that this store sends, as many as are said. Only those on spans:
+    /// the store also writes to have the journal written, and that may fail. What [`Self::has_failed`] waits for.
+    pub(crate) async fn fail(
+        &self,
+        app_name: &str,
+        commands: &[&str],
+        times: i32,
+        how: Document,
+    ) -> i32 {
+        let namespace = self.spans.namespace().to_string();
+        let mut data =
+            doc! { "failCommands": commands, "appName": app_name, "namespace": namespace };
+        data.extend(how);
+        let order =
+            doc! { "configureFailPoint": "failCommand", "mode": { "times": times }, "data": data };
+        let before = self.set.command(0, order).await.unwrap();
+        before.get_i32("count").unwrap() + times
+    }
+
+    /// Waits until as many commands have failed, or are held.
+    pub(crate) async fn has_failed(&self, count: i32) {
+        let wait = doc! {
+            "waitForFailPoint": "failCommand", "timesEntered": count, "maxTimeMS": 20_000,
+        };
+        let admin = self.client.database("admin");
+        admin.run_command(wait).await.unwrap();
+    }
+}
+
+/// How a command is held, ms.
+pub(crate) fn held(millis: i64) -> Document {
+    doc! { "blockConnection": true, "blockTimeMS": millis }
 }
 
 /// The database that a collection is in.
@@ -110,4 +183,67 @@ pub(crate) fn placement(target: &Target) -> Document {
 pub(crate) async fn index_names(spans: &Collection<Document>) -> BTreeSet<String> {
     let names = spans.list_index_names().await.unwrap();
     names.into_iter().collect()
+}
+
+/// What a command cost the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    /// The full name of its collection.
+    pub(crate) namespace: String,
+    pub(crate) plan: String,
+    pub(crate) keys: i64,
+    pub(crate) documents: i64,
+}
+
+/// The commands since this was asked last, in their order; from now on each is noted.
+pub(crate) async fn commands(database: &Database) -> Vec<Command> {
+    database.run_command(doc! { "profile": 0 }).await.unwrap();
+    let profile = database.collection::<Document>("system.profile");
+    let of_a_store = doc! { "ns": { "$regex": r"\.spans(_\w+)?$" } };
+    let found = profile.find(of_a_store).sort(doc! { "ts": 1 });
+    let mut found = found.await.unwrap();
+    let mut commands = Vec::new();
+    while found.advance().await.unwrap() {
+        let command = found.deserialize_current().unwrap();
+        let number = |name: &str| {
+            let number = command.get_i32(name).map(i64::from);
+            number.or_else(|_| command.get_i64(name)).unwrap_or(0)
+        };
+        let text = |name: &str| command.get_str(name).unwrap_or_default().to_owned();
+        commands.push(Command {
+            namespace: text("ns"),
+            plan: text("planSummary"),
+            keys: number("keysExamined"),
+            documents: number("docsExamined"),
+        });
+    }
+    profile.drop().await.unwrap();
+    let create = doc! { "create": "system.profile", "capped": true, "size": 16 << 20 };
+    database.run_command(create).await.unwrap();
+    database.run_command(doc! { "profile": 2 }).await.unwrap();
+    commands
+}
+
+/// The commands on one collection since they were asked for last.
+pub(crate) async fn examined(collection: &Collection<Document>) -> Vec<Command> {
+    let mut commands = commands(&database_of(collection)).await;
+    let namespace = collection.namespace().to_string();
+    commands.retain(|command| command.namespace == namespace);
+    commands
+}
+
+/// The keys and documents of all of them together.
+pub(crate) fn cost(commands: &[Command]) -> (i64, i64) {
+    let keys = commands.iter().map(|command| command.keys);
+    let documents = commands.iter().map(|command| command.documents);
+    (keys.sum(), documents.sum())
+}
+
+/// Each of the commands read so much at the most.
+#[track_caller]
+pub(crate) fn assert_cost(commands: &[Command], keys: i64, documents: i64) {
+    for command in commands {
+        let is_cheap = command.keys <= keys && command.documents <= documents;
+        assert!(is_cheap, "{command:?}");
+    }
 }

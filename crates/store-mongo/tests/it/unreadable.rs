@@ -4,11 +4,9 @@ use bson::raw::{RawArrayBuf, RawDocumentBuf};
 use bson::{Bson, Document, doc, rawdoc};
 use futures_util::StreamExt;
 use mongodb::Collection;
-use sampler_store::{
-    DueQuery, Events, Reading, SpanQuery, StartOutcome, StopOutcome, TargetFilter, Work,
-};
+use sampler_store::{DueQuery, Events, Reading, StartOutcome, StopOutcome, Work};
 use sampler_store_testing::support::{
-    at, due, everything, id, kept, must_start, new_stop, start, started, suspended,
+    at, due, everything, id, kept, must_start, new_stop, span_query, start, started, suspended,
 };
 
 use crate::support::{database_of, store_and_spans};
@@ -73,13 +71,7 @@ async fn searches_and_lists_step_over_them() {
     };
     let pages: Vec<_> = store.due(query).collect().await;
     assert!(pages.iter().all(Result::is_ok));
-    let mut target = TargetFilter::default();
-    assert!(target.set("organization_id", id("organization")));
-    let query = SpanQuery {
-        target,
-        limit: 100,
-        ..SpanQuery::default()
-    };
+    let query = span_query(&[("organization_id", "organization")]);
     let listed = store.spans(&query).await.unwrap();
     let listed = listed.spans.iter().filter_map(|span| span.start_id.clone());
     let listed: Vec<_> = listed

@@ -102,18 +102,10 @@ pub async fn a_repeated_start_is_recognised_at_any_later_time(store: &Shared) {
 pub async fn a_second_start_of_an_open_target_is_refused(store: &Shared) {
     let store = &**store;
     must_start(store, None, "i", 0).await;
-    assert_eq!(
-        start(store, Some("a"), "i", 0).await,
-        StartOutcome::Refused(Refusal::AlreadyOpen)
-    );
-    assert_eq!(
-        start(store, None, "i", 0).await,
-        StartOutcome::Refused(Refusal::AlreadyOpen)
-    );
-    assert_eq!(
-        start(store, None, "i", MINUTE).await,
-        StartOutcome::Refused(Refusal::AlreadyOpen)
-    );
+    for (id, millis) in [(Some("a"), 0), (None, 0), (None, MINUTE)] {
+        let second = start(store, id, "i", millis).await;
+        assert_eq!(second, StartOutcome::Refused(Refusal::AlreadyOpen));
+    }
     must_start(store, None, "another", 0).await;
     assert_eq!(
         store.started_by(&target("i"), &id("a")).await.unwrap(),
@@ -326,24 +318,16 @@ pub async fn fault_5_a_stop_before_its_start_is_refused_in_the_update_itself(sto
 
 pub async fn a_stop_without_an_open_span_is_refused(store: &Shared) {
     let store = &**store;
-    assert_eq!(
-        stop(store, None, "i", 0).await,
-        StopOutcome::Refused(Refusal::NotOpen)
-    );
-    assert_eq!(
-        stop(store, Some("z"), "i", 0).await,
-        StopOutcome::Refused(Refusal::NotOpen)
-    );
+    let are_refused = async |millis| {
+        for id in [None, Some("z")] {
+            let stopped = stop(store, id, "i", millis).await;
+            assert_eq!(stopped, StopOutcome::Refused(Refusal::NotOpen));
+        }
+    };
+    are_refused(0).await;
     must_start(store, None, "i", 0).await;
     must_stop(store, None, "i", 1).await;
-    assert_eq!(
-        stop(store, None, "i", 1).await,
-        StopOutcome::Refused(Refusal::NotOpen)
-    );
-    assert_eq!(
-        stop(store, Some("z"), "i", 1).await,
-        StopOutcome::Refused(Refusal::NotOpen)
-    );
+    are_refused(1).await;
 }
 
 /// A command whose answer was lost may be carried out long after it was made again.
@@ -377,15 +361,4 @@ pub async fn a_stop_that_is_carried_out_twice_ends_one_span(store: &Shared) {
     assert_eq!(store.stop(new).await.unwrap(), StopOutcome::Ended);
     assert_eq!(kept(&**store, "first").await.end, Some(at(5_000)));
     assert_eq!(kept(&**store, "second").await.end, None);
-}
-
-pub async fn start_and_stop_may_share_an_id(store: &Shared) {
-    let store = &**store;
-    must_start(store, Some("a"), "i", 0).await;
-    must_stop(store, Some("a"), "i", 1).await;
-    assert!(matches!(
-        start(store, Some("a"), "i", 0).await,
-        StartOutcome::Repeated { .. }
-    ));
-    assert_eq!(stop(store, Some("a"), "i", 1).await, StopOutcome::Repeated);
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{Entry, SpanId, Timestamp};
-use sampler_store::{DueWatches, Missing, TargetFilter, Watch, WatchOutcome, WatchQuery};
+use sampler_store::{DueWatches, Missing, Watch, WatchOutcome, WatchQuery};
 use tokio::task::JoinSet;
 
-use crate::support::{Shared, Store, at, entry, everything, id, started, target};
+use crate::support::{Shared, Store, at, entry, everything, filter, id, started, target};
 
 const HOUR: i64 = 3_600_000;
 
@@ -154,24 +154,6 @@ pub async fn of_16_claims_of_a_watch_one_is_granted(store: &Shared) {
     assert_eq!(claimed, Watch { due_at, ..watch });
 }
 
-pub async fn a_usage_that_counts_is_watched_no_more(store: &Shared) {
-    let store = &**store;
-    let watch = watched(store, "a", 0, 5).await;
-    settle(store, &watch, WatchOutcome::Counts).await;
-    assert_eq!(due(store, HOUR).await, []);
-    assert_eq!(self::watch(store, &watch.usage_guid).await, None);
-    assert!(!resend(store, &watch, 9).await);
-}
-
-pub async fn a_usage_that_is_not_there_yet_is_asked_for_again(store: &Shared) {
-    let store = &**store;
-    let read = watched(store, "a", 0, 5).await;
-    settle(store, &read, WatchOutcome::AskAgain { at: at(9) }).await;
-    assert_eq!(due(store, 8).await, []);
-    let due_at = at(9);
-    assert_eq!(due(store, 9).await, [Watch { due_at, ..read }]);
-}
-
 pub async fn what_came_of_an_older_watch_is_dropped(store: &Shared) {
     let store = &**store;
     let read = watched(store, "a", 0, 5).await;
@@ -187,20 +169,14 @@ pub async fn what_came_of_an_older_watch_is_dropped(store: &Shared) {
     }
 }
 
-pub async fn what_is_missing_waits_for_an_operator(store: &Shared) {
+pub async fn what_is_missing_is_sent_again_once_for_each_time_it_is_asked_for(store: &Shared) {
     let store = &**store;
     let read = watched(store, "a", 0, 5).await;
     assert!(!resend(store, &read, 6).await, "it is not missing");
     let lost = lose(store, &read, 6).await;
-    let missing = Some(missing(6));
+    let missing = Some(self::missing(6));
     assert_eq!(lost, Watch { missing, ..read });
-    assert_eq!(due(store, HOUR).await, []);
-}
-
-pub async fn what_is_missing_is_sent_again_once_for_each_time_it_is_asked_for(store: &Shared) {
-    let store = &**store;
-    let read = watched(store, "a", 0, 5).await;
-    let lost = lose(store, &read, 6).await;
+    assert_eq!(due(store, HOUR).await, [], "it waits for an operator");
     assert!(resend(store, &lost, 7).await);
     assert!(!resend(store, &lost, 8).await, "it is sent already");
     let (due_at, is_resent) = (at(7), true);
@@ -212,7 +188,7 @@ pub async fn what_is_missing_is_sent_again_once_for_each_time_it_is_asked_for(st
     assert_eq!(due(store, 7).await, slice::from_ref(&resent));
     // Abacus refuses it again.
     let lost = lose(store, &resent, 9).await;
-    assert_eq!(lost.missing, Some(missing(9)));
+    assert_eq!(lost.missing, Some(self::missing(9)));
     assert_eq!(due(store, HOUR).await, []);
     assert!(resend(store, &lost, 10).await);
     assert!(!resend(store, &unknown(&lost), 10).await);
@@ -261,8 +237,10 @@ pub async fn many_watches_are_settled_at_once(store: &Shared) {
     ];
     store.settle_watches(&outcomes).await.unwrap();
     assert_eq!(watch(store, &counts.usage_guid).await, None);
-    let asked = watch(store, &later.usage_guid).await;
-    assert_eq!(asked.map(|it| it.due_at), Some(at(9)));
+    assert!(!resend(store, &counts, 9).await);
+    assert_eq!(due(store, 8).await, []);
+    let due_at = at(9);
+    assert_eq!(due(store, 9).await, [Watch { due_at, ..later }]);
     let lost = watch(store, &lost.usage_guid).await;
     assert_eq!(lost.and_then(|it| it.missing), Some(missing(9)));
 }
@@ -325,9 +303,9 @@ pub async fn a_list_of_watches_is_narrowed_by_target_resource_and_loss(store: &S
         ..all.clone()
     };
     assert_eq!(list(store, &of_resource).await, [other]);
-    let mut of_target = all;
-    let mut filter = TargetFilter::default();
-    filter.set("resource_instance_id", id("a"));
-    of_target.target = filter;
+    let of_target = WatchQuery {
+        target: filter(&[("resource_instance_id", "a")]),
+        ..all
+    };
     assert_eq!(list(store, &of_target).await, [read]);
 }
