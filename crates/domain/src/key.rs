@@ -38,21 +38,6 @@ impl Key {
         u32::from(self.0[0] >> BITS_BEHIND)
     }
 
-    pub fn first_of(partition: u32) -> Self {
-        Self::with_partition(partition, 0)
-    }
-
-    pub fn last_of(partition: u32) -> Self {
-        Self::with_partition(partition, u8::MAX)
-    }
-
-    fn with_partition(partition: u32, others: u8) -> Self {
-        let partition = u8::try_from(partition % PARTITIONS).expect("there are 64 partitions");
-        let mut bytes = [others; BYTES];
-        bytes[0] = (partition << BITS_BEHIND) | (others >> PARTITIONS.trailing_zeros());
-        Self(bytes)
-    }
-
     fn hash(domain: &[u8], bytes: &[u8]) -> Self {
         let digest = Sha256::new()
             .chain_update(domain)
@@ -142,21 +127,5 @@ mod tests {
         let one = key(["ab", "c", "d", "e", "f", "g"]);
         assert_ne!(one, key(["a", "bc", "d", "e", "f", "g"]));
         assert_ne!(one, key(["c", "ab", "d", "e", "f", "g"]));
-    }
-
-    #[test]
-    fn a_partition_is_one_range_of_keys() {
-        for partition in 0..PARTITIONS {
-            let (first, last) = (Key::first_of(partition), Key::last_of(partition));
-            assert_eq!(
-                (first.partition(), last.partition()),
-                (partition, partition)
-            );
-            assert_eq!(first.bytes()[1..], [0; 15]);
-            assert_eq!(last.bytes()[1..], [255; 15]);
-            assert_eq!(last.bytes()[0] - first.bytes()[0], 3);
-        }
-        assert_eq!(Key::first_of(0).bytes()[0], 0);
-        assert_eq!(Key::last_of(63).bytes()[0], 255);
     }
 }

@@ -1,18 +1,10 @@
 //! Old rules against new time: the state machine over leap days, month ends, year ends and the
 //! limits of its type, compared with an oracle that walks through the calendar step by step.
 
-use sampler_domain::{Granularity, Interval, Policy, Slack, Span, Step, Timestamp, next_step};
+use sampler_domain::{Granularity, Interval, Span, Step, Timestamp, next_step};
 
-use crate::oracle::{DAY, HOUR, MINUTE, Window, midnight, months, pieces};
+use crate::oracle::{DAY, HOUR, MINUTE, midnight, months, pieces};
 use crate::support::{moment, policy};
-
-/// Each granularity, and what the oracle calls it.
-const WINDOWS: [(Granularity, Window); 4] = [
-    (Granularity::Minute, Window::Minute),
-    (Granularity::Hour, Window::Hour),
-    (Granularity::Day, Window::Day),
-    (Granularity::Month, Window::Month),
-];
 
 fn span(start: i64, end: Option<i64>) -> Span {
     let mut span = crate::support::span(moment(start));
@@ -20,33 +12,27 @@ fn span(start: i64, end: Option<i64>) -> Span {
     span
 }
 
-/// Does all that is due by `now`, as a worker does; hands each interval to `each`.
-fn sample(span: &mut Span, now: i64, policy: &Policy, mut each: impl FnMut(Interval)) {
+/// Does all that is due by `now`, as a worker does. Returns the intervals.
+fn sampled(span: &mut Span, now: i64, granularity: Granularity) -> Vec<(i64, i64)> {
+    let mut intervals = Vec::new();
     loop {
-        match next_step(span, moment(now), policy) {
+        match next_step(span, moment(now), &policy(granularity, 0)) {
             Step::Plan(interval) => {
-                each(interval);
+                let Interval { start, end } = interval;
+                intervals.push((start.as_millis(), end.as_millis()));
                 span.processing.last = interval;
             }
             Step::Complete => {
                 span.processing.complete = true;
-                return;
+                return intervals;
             }
             Step::Wait(until) => {
                 assert!(until > moment(now) || until == Timestamp::MAX);
-                return;
+                return intervals;
             }
             Step::Execute | Step::Trim(_) => unreachable!("each plan is carried out at once"),
         }
     }
-}
-
-fn sampled(span: &mut Span, now: i64, granularity: Granularity) -> Vec<(i64, i64)> {
-    let mut intervals = Vec::new();
-    sample(span, now, &policy(granularity, 0), |interval| {
-        intervals.push((interval.start.as_millis(), interval.end.as_millis()));
-    });
-    intervals
 }
 
 /// Stretches of time with something in them that a calendar may stumble over.
@@ -94,10 +80,10 @@ fn stretches() -> Vec<(i64, i64)> {
 #[test]
 fn a_stopped_span_is_cut_as_the_calendar_cuts_it() {
     for (start, end) in stretches() {
-        for (granularity, window) in WINDOWS {
+        for granularity in Granularity::ALL {
             let mut span = span(start, Some(end));
             let intervals = sampled(&mut span, end, granularity);
-            let expected = pieces(window, start, end);
+            let expected = pieces(granularity, start, end);
             assert_eq!(intervals, expected, "{granularity} from {start} to {end}");
             assert!(span.processing.complete);
         }
@@ -107,11 +93,11 @@ fn a_stopped_span_is_cut_as_the_calendar_cuts_it() {
 #[test]
 fn what_was_sampled_too_far_is_taken_back_as_the_calendar_cuts_it() {
     for (end, sampled_to) in stretches() {
-        for (granularity, window) in WINDOWS {
+        for granularity in Granularity::ALL {
             let mut span = span(end, Some(end));
             span.processing.last.end = moment(sampled_to);
             let intervals = sampled(&mut span, sampled_to, granularity);
-            let mut expected = pieces(window, end, sampled_to);
+            let mut expected = pieces(granularity, end, sampled_to);
             expected.reverse();
             let expected: Vec<_> = expected
                 .into_iter()
@@ -126,11 +112,11 @@ fn what_was_sampled_too_far_is_taken_back_as_the_calendar_cuts_it() {
 #[test]
 fn an_open_span_is_sampled_to_the_last_boundary_and_not_beyond() {
     for (start, now) in stretches() {
-        for (granularity, window) in WINDOWS {
+        for granularity in Granularity::ALL {
             let mut span = span(start, None);
             let intervals = sampled(&mut span, now, granularity);
-            let mut expected = pieces(window, start, now);
-            let next = pieces(window, start, now + 2);
+            let mut expected = pieces(granularity, start, now);
+            let next = pieces(granularity, start, now + 2);
             // The last piece is over only where a boundary ends it.
             let ends_at_boundary = next.iter().any(|(_, until)| *until == now);
             let is_last_moment = now == Timestamp::MAX.as_millis();
@@ -182,98 +168,18 @@ fn every_day_to_the_year_10000_begins_where_the_calendar_says() {
     }
 }
 
-/// 5,259,492 intervals: ten years with three leap days, each ms of them once.
-#[test]
-fn ten_years_by_the_minute_add_up() {
-    let (start, end) = (midnight(2020, 1, 1) + 30_001, midnight(2030, 1, 1) - 29_999);
-    let mut span = span(start, Some(end));
-    let (mut count, mut sum, mut reached) = (0_i64, 0, start);
-    sample(
-        &mut span,
-        end,
-        &policy(Granularity::Minute, 0),
-        |interval| {
-            let (from, to) = (interval.start.as_millis(), interval.end.as_millis());
-            assert_eq!(from, reached);
-            assert!(to == end || to % MINUTE == 0);
-            assert!(to > from && to - from <= MINUTE);
-            assert_eq!(interval.midpoint().as_millis(), from + (to - from) / 2);
-            (count, sum, reached) = (count + 1, sum + interval.duration(), to);
-        },
-    );
-    assert!(span.processing.complete);
-    assert_eq!(reached, end);
-    assert_eq!(sum, end - start);
-    assert_eq!(count, (7 * 365 + 3 * 366) * 24 * 60);
-}
-
-/// A stop of a year ago that comes only now: a year by the hour is taken back.
-#[test]
-fn a_stop_that_comes_a_year_late_takes_everything_back() {
-    let (start, now) = (
-        midnight(2023, 3, 1) + 1_234,
-        midnight(2024, 3, 1) + 5 * HOUR,
-    );
-    for (granularity, window) in &WINDOWS[1..] {
-        let mut span = span(start, None);
-        let forwards: i64 = sum(&sampled(&mut span, now, *granularity));
-        let stop = start + 17 * MINUTE;
-        span.end = Some(moment(stop));
-        let reached = span.sampled_to().as_millis();
-        let back = sampled(&mut span, now, *granularity);
-        assert_eq!(back.len(), pieces(*window, stop, reached).len());
-        assert_eq!(forwards + sum(&back), stop - start);
-        assert!(span.processing.complete);
-    }
-}
-
-fn sum(intervals: &[(i64, i64)]) -> i64 {
-    intervals.iter().map(|(from, to)| to - from).sum()
-}
-
-/// The slack of 61 days on both sides, at its edges and a moment beyond, from moments where 61
-/// days cross a leap day, a year and a February of 28 days.
-#[test]
-fn starts_at_the_edge_of_the_slack_are_let_in_and_add_up() {
-    let slack = Slack {
-        past: 61 * DAY,
-        future: 61 * DAY,
-    };
-    let cases = [
-        (midnight(2024, 3, 31), midnight(2024, 1, 30)),
-        (midnight(2023, 3, 31), midnight(2023, 1, 29)),
-        (midnight(2026, 1, 31), midnight(2025, 12, 1)),
-        (midnight(2100, 3, 2), midnight(2099, 12, 31)),
-        (midnight(1970, 3, 3), 0),
-    ];
-    for (now, oldest) in cases {
-        assert!(slack.admits(moment(oldest), moment(now)));
-        assert!(slack.admits(moment(now + 61 * DAY), moment(now)));
-        assert!(!slack.admits(moment(now + 61 * DAY + 1), moment(now)));
-        if oldest > 0 {
-            assert!(!slack.admits(moment(oldest - 1), moment(now)));
-        }
-        for (granularity, window) in WINDOWS {
-            let mut span = span(oldest, Some(now));
-            let intervals = sampled(&mut span, now, granularity);
-            assert_eq!(intervals, pieces(window, oldest, now), "{granularity}");
-            assert_eq!(sum(&intervals), 61 * DAY);
-        }
-    }
-}
-
 /// At the limits of the type nothing overflows, crosses or waits for ever.
 #[test]
 fn the_first_and_the_last_moment_are_moments_like_any_other() {
     let last = Timestamp::MAX.as_millis();
-    for (granularity, window) in &WINDOWS[1..] {
+    for granularity in Granularity::ALL.into_iter().skip(1) {
         let mut span = span(last - 40 * DAY, None);
-        let intervals = sampled(&mut span, last, *granularity);
-        assert_eq!(intervals, pieces(*window, last - 40 * DAY, last));
-        let waiting = next_step(&span, Timestamp::MAX, &policy(*granularity, 0));
+        let intervals = sampled(&mut span, last, granularity);
+        assert_eq!(intervals, pieces(granularity, last - 40 * DAY, last));
+        let waiting = next_step(&span, Timestamp::MAX, &policy(granularity, 0));
         assert_eq!(waiting, Step::Wait(Timestamp::MAX));
         span.end = Some(Timestamp::MAX);
-        assert!(sampled(&mut span, last, *granularity).is_empty());
+        assert!(sampled(&mut span, last, granularity).is_empty());
         assert!(span.processing.complete);
     }
     let whole = Interval {

@@ -63,30 +63,7 @@ fn is_open() -> NotEnded {
 }
 
 #[test]
-fn a_start_opens_a_span_where_nothing_is_in_its_way() {
-    let decision = decide_start(&start_at(1_000), None, NotEnded::default());
-    assert_eq!(decision, Ok(StartDecision::Open));
-}
-
-#[test]
-fn a_repeated_start_opens_nothing_whatever_came_after_it() {
-    let earlier = ended();
-    for others in [NotEnded::default(), is_open(), until(2_000)] {
-        let decision = decide_start(&start_at(1_000), Some(&earlier), others);
-        assert_eq!(decision, Ok(StartDecision::Repeated(&earlier)));
-    }
-}
-
-#[test]
-fn a_start_that_differs_from_the_one_with_its_id_is_refused() {
-    let earlier = open();
-    let decision = decide_start(&start_at(1_001), Some(&earlier), is_open());
-    let taken = Refusal::IdTaken(vec![Field::Timestamp]);
-    assert_eq!(decision, Err(taken));
-}
-
-#[test]
-fn an_open_span_refuses_a_start_and_a_later_end_may() {
+fn a_start_is_the_one_with_its_id_or_finds_room_or_is_refused() {
     let both = NotEnded {
         is_open: true,
         ..until(2_000)
@@ -95,12 +72,20 @@ fn an_open_span_refuses_a_start_and_a_later_end_may() {
         until: moment(2_000),
     };
     for (others, expected) in [
-        (is_open(), Refusal::AlreadyOpen),
-        (both, Refusal::AlreadyOpen),
-        (until(2_000), overlaps),
+        (NotEnded::default(), Ok(StartDecision::Open)),
+        (is_open(), Err(Refusal::AlreadyOpen)),
+        (both, Err(Refusal::AlreadyOpen)),
+        (until(2_000), Err(overlaps)),
     ] {
         let decision = decide_start(&start_at(1_000), None, others);
-        assert_eq!(decision, Err(expected), "{others:?}");
+        assert_eq!(decision, expected, "{others:?}");
+        // Whatever came after it.
+        let earlier = ended();
+        let repeated = decide_start(&start_at(1_000), Some(&earlier), others);
+        assert_eq!(repeated, Ok(StartDecision::Repeated(&earlier)));
+        let differs = decide_start(&start_at(1_001), Some(&earlier), others);
+        let taken = Refusal::IdTaken(vec![Field::Timestamp]);
+        assert_eq!(differs, Err(taken));
     }
 }
 
@@ -118,23 +103,22 @@ fn a_span_that_ends_at_a_start_has_ended() {
 }
 
 #[test]
-fn a_stop_ends_the_open_span_at_its_start_or_later() {
-    let open = open();
-    let decide = |millis| decide_stop(&stop_at(millis), None, Some(&open));
-    assert_eq!(decide(1_000), Ok(StopDecision::End(&open)));
-    assert_eq!(decide(1_001), Ok(StopDecision::End(&open)));
-    assert_eq!(decide(999), Err(Refusal::BeforeStart { start: START }));
-    let decision = decide_stop(&stop_at(1_000), None, None);
-    assert_eq!(decision, Err(Refusal::NotOpen));
-}
-
-#[test]
-fn a_repeated_stop_ends_nothing_even_if_the_next_span_is_open() {
+fn a_stop_is_the_one_with_its_id_or_ends_the_open_span_or_is_refused() {
     let (earlier, open) = (ended(), open());
-    let decide = |millis| decide_stop(&stop_at(millis), Some(&earlier), Some(&open));
-    assert_eq!(decide(2_000), Ok(StopDecision::Repeated(&earlier)));
-    let taken = Refusal::IdTaken(vec![Field::Timestamp]);
-    assert_eq!(decide(2_001), Err(taken));
+    let before = Refusal::BeforeStart { start: START };
+    for (millis, open, expected) in [
+        (1_000, Some(&open), Ok(StopDecision::End(&open))),
+        (1_001, Some(&open), Ok(StopDecision::End(&open))),
+        (999, Some(&open), Err(before)),
+        (1_000, None, Err(Refusal::NotOpen)),
+    ] {
+        assert_eq!(decide_stop(&stop_at(millis), None, open), expected);
+        // Even if the next span is open.
+        let decide = |millis| decide_stop(&stop_at(millis), Some(&earlier), open);
+        assert_eq!(decide(2_000), Ok(StopDecision::Repeated(&earlier)));
+        let taken = Refusal::IdTaken(vec![Field::Timestamp]);
+        assert_eq!(decide(2_001), Err(taken));
+    }
 }
 
 #[test]

@@ -49,33 +49,6 @@ proptest! {
         }
         prop_assert_eq!(sampled.sum(), end.since(moment(start)));
     }
-
-    #[test]
-    fn each_window_is_billed_for_what_lies_in_it(
-        granularity in granularity(),
-        start in 0_i64..4_000_000_000_000,
-        length in 0_i64..8_000,
-        stop_after in 0_i64..9_000,
-    ) {
-        let unit = scale(granularity) / 1_000;
-        let policy = policy(granularity, 0);
-        let end = moment(start + length * unit);
-        let mut sampled = Sampled::new(span(moment(start)));
-        sampled.sample(moment(start + stop_after * unit), &policy);
-        sampled.span.end = Some(end);
-        sampled.sample(end.plus(scale(granularity) * 20), &policy);
-        let mut window = granularity.window_of(moment(start));
-        while window < end.max(sampled.span.sampled_to()).plus(1) {
-            let next = granularity.boundary_after(window).unwrap();
-            let overlap = end.min(next).since(moment(start).max(window)).max(0);
-            let billed: i64 = sampled.counted.iter()
-                .filter(|interval| granularity.window_of(interval.midpoint()) == window)
-                .map(|interval| interval.duration())
-                .sum();
-            prop_assert_eq!(billed, overlap, "window {}", window);
-            window = next;
-        }
-    }
 }
 
 fn planned(span: &Span, interval: Interval) -> Planned {

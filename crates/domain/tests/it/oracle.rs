@@ -3,33 +3,22 @@
 //! It counts years, months and days one by one from 1970 and shares no code, and no idea, with
 //! what it checks.
 
-/// A minute in ms.
+use sampler_domain::Granularity;
+
 pub(crate) const MINUTE: i64 = 60_000;
-
-/// An hour in ms.
 pub(crate) const HOUR: i64 = 60 * MINUTE;
-
-/// A day in ms.
 pub(crate) const DAY: i64 = 24 * HOUR;
 
 /// A month: a year such as 2026, and 1 to 12.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Month {
-    /// The year, 1970 or later.
-    pub(crate) year: i64,
-    /// 1 for January, 12 for December.
-    pub(crate) month: i64,
+    year: i64,
+    month: i64,
 }
 
 /// Whether a year has 366 days.
-pub(crate) fn is_leap(year: i64) -> bool {
-    if year % 400 == 0 {
-        return true;
-    }
-    if year % 100 == 0 {
-        return false;
-    }
-    year % 4 == 0
+fn is_leap(year: i64) -> bool {
+    year % 400 == 0 || year % 4 == 0 && year % 100 != 0
 }
 
 impl Month {
@@ -44,18 +33,12 @@ impl Month {
     }
 
     /// The month after it.
-    pub(crate) fn next(self) -> Self {
-        if self.month == 12 {
-            Self {
-                year: self.year + 1,
-                month: 1,
-            }
-        } else {
-            Self {
-                year: self.year,
-                month: self.month + 1,
-            }
-        }
+    fn next(self) -> Self {
+        let (year, month) = match self.month {
+            12 => (self.year + 1, 1),
+            month => (self.year, month + 1),
+        };
+        Self { year, month }
     }
 }
 
@@ -90,22 +73,9 @@ pub(crate) fn midnight(year: i64, month: i64, day: i64) -> i64 {
     start + (day - 1) * DAY
 }
 
-/// A kind of window: what lies between two ticks of a clock, or two leaves of a calendar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Window {
-    /// 60 seconds.
-    Minute,
-    /// 60 minutes.
-    Hour,
-    /// 24 hours.
-    Day,
-    /// 28 to 31 days.
-    Month,
-}
-
 /// Every boundary between two windows after `from` and before `to`, found by walking through the
 /// calendar month by month, day by day, hour by hour, minute by minute.
-pub(crate) fn boundaries(window: Window, from: i64, to: i64) -> Vec<i64> {
+fn boundaries(window: Granularity, from: i64, to: i64) -> Vec<i64> {
     let mut found = Vec::new();
     let mut tick = |moment: i64| {
         if from < moment && moment < to {
@@ -119,7 +89,7 @@ pub(crate) fn boundaries(window: Window, from: i64, to: i64) -> Vec<i64> {
         if start + month.days() * DAY <= from {
             continue;
         }
-        if window == Window::Month {
+        if window == Granularity::Month {
             tick(start);
             continue;
         }
@@ -130,13 +100,13 @@ pub(crate) fn boundaries(window: Window, from: i64, to: i64) -> Vec<i64> {
     found
 }
 
-fn walk_day(window: Window, midnight: i64, tick: &mut impl FnMut(i64)) {
+fn walk_day(window: Granularity, midnight: i64, tick: &mut impl FnMut(i64)) {
     for hour in 0..24 {
         for minute in 0..60 {
             let is_boundary = match window {
-                Window::Minute => true,
-                Window::Hour => minute == 0,
-                Window::Day | Window::Month => minute == 0 && hour == 0,
+                Granularity::Minute => true,
+                Granularity::Hour => minute == 0,
+                Granularity::Day | Granularity::Month => minute == 0 && hour == 0,
             };
             if is_boundary {
                 tick(midnight + hour * HOUR + minute * MINUTE);
@@ -147,7 +117,7 @@ fn walk_day(window: Window, midnight: i64, tick: &mut impl FnMut(i64)) {
 
 /// The pieces, from first to last, into which the boundaries cut what lies from `start` to `end`;
 /// none where nothing lies between.
-pub(crate) fn pieces(window: Window, start: i64, end: i64) -> Vec<(i64, i64)> {
+pub(crate) fn pieces(window: Granularity, start: i64, end: i64) -> Vec<(i64, i64)> {
     if start == end {
         return Vec::new();
     }
