@@ -7,7 +7,7 @@ use sampler_domain::{Id, Timestamp, Usage};
 use sampler_testkit::rng::{Rng, mix};
 use sampler_upstream::LookupAnswer;
 
-use super::world::{Tally, World};
+use super::world::World;
 
 /// The key by which Abacus recognises a repeat; space and measures are not part of it.
 type Key = (String, Timestamp, Timestamp, [Id; 5]);
@@ -176,7 +176,7 @@ impl World {
             format!("takes {} {}: {what}", usage.dedup_id, duration(usage))
         });
         if set_aside.is_some() {
-            Tally::add(&self.tally.set_aside);
+            self.count("usages set aside");
         }
         self.note_accepted(usage);
         Taking {

@@ -5,9 +5,8 @@ use sampler_domain::Timestamp;
 use super::combine::combine;
 use super::conditions::Conditions;
 use super::op::{Action, Clocked, Event, Kind, Op, ProcessFault, Sending, Way};
-use super::setup::Setup;
+use super::setup::{DAY, Setup};
 use super::world::MEASURES;
-use crate::calendar::DAY;
 use sampler_testkit::rng::Rng;
 
 /// All operations of a run, in order.

@@ -3,14 +3,13 @@
 //!
 //! A run follows from its seed: the setup ([`setup`]) and the list of operations ([`op`],
 //! [`generate`]) are made from it before anything runs, and all randomness within the run comes from
-//! streams of the same seed ([`rng`]). The same seed gives the same log, byte for byte.
+//! streams of the same seed. The same seed gives the same log, byte for byte.
 //!
 //! The law is checked at every change, behind all faults ([`truth`]), and once more at the end, from
 //! what the stand-in for the upstream has counted and the providers were answered ([`check`]).
 //! `docs/correctness.md` says what is covered, and what is not.
 
 mod books;
-mod calendar;
 mod check;
 mod combine;
 mod conditions;
@@ -19,15 +18,12 @@ mod lifecycle;
 mod mutant;
 mod op;
 mod operator;
-mod panics;
 mod process;
 mod provider;
-mod rng;
 mod run;
 mod server;
 mod setup;
 mod shrink;
-mod stops;
 mod store;
 mod truth;
 mod upstream;
@@ -35,6 +31,7 @@ mod verify;
 mod world;
 
 pub use mutant::{Found, Mutant, PLANTED};
-pub use run::{Outcome, Stats, run, run_with_log};
+pub use run::{Outcome, run, run_with_log};
 pub use setup::FORGETFUL;
 pub use shrink::{Shrunk, shrink};
+pub use world::Counts;

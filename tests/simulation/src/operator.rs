@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::process::Node;
-use super::world::{Tally, World};
+use super::world::World;
 
 /// What operators may be answered: done, or not any more, or not now.
 const ANSWERS: [u16; 8] = [200, 202, 404, 409, 412, 422, 500, 503];
@@ -109,7 +109,7 @@ impl Act {
 
     /// Sends it once.
     pub(crate) async fn send(self, world: Arc<World>, receiver: Arc<Node>) {
-        Tally::add(&world.tally.acts);
+        world.count("acts of operators");
         world.log("operator", || format!("{} {}", self.path, self.body));
         let Some(answer) = receiver.request(self.request()) else {
             return;

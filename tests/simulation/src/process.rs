@@ -13,19 +13,19 @@ use sampler_service::environment::{Clock, Random};
 use sampler_service::http::Site;
 use sampler_service::security::Authenticator;
 use sampler_steering::DatabaseClock;
-use sampler_testkit::rng::Rng;
+use sampler_testkit::rng::{Rng, SharedRng};
 use sampler_worker::{IgnoreProgress, Parts, Worker};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::conditions::CallRng;
 use super::lifecycle::{Lifecycle, ProcessState};
 use super::mutant::Mutant;
 use super::op::{Process, ProcessFault};
-use super::rng::{CallRng, SeededRandom};
 use super::store::{Connection, SimStore};
 use super::upstream::SimUpstream;
-use super::world::{Tally, World};
+use super::world::World;
 
 /// The clock of one machine: it is wrong by as much as the run says.
 struct ProcessClock {
@@ -36,6 +36,22 @@ struct ProcessClock {
 impl Clock for ProcessClock {
     fn now(&self) -> Timestamp {
         self.world.now().plus(self.error.load(Ordering::Relaxed))
+    }
+}
+
+/// The random bytes of one process.
+#[derive(Debug)]
+pub(crate) struct SeededRandom(SharedRng);
+
+impl SeededRandom {
+    pub(crate) fn new(mut rng: Rng) -> Self {
+        Self(SharedRng::new(rng.u64()))
+    }
+}
+
+impl Random for SeededRandom {
+    fn fill(&self, bytes: &mut [u8]) {
+        self.0.fill(bytes);
     }
 }
 
@@ -263,7 +279,7 @@ impl Node {
             return false;
         };
         drop(state);
-        Tally::add(&self.world.tally.crashes);
+        self.world.count("crashes");
         running.life.set(ProcessState::Dead);
         match running.body {
             Program::Receiver { requests, .. } => requests.iter().for_each(AbortHandle::abort),

@@ -1,7 +1,8 @@
 //! One run, from its beginning to the moment when everything is complete.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::{Arc, Once};
 
 use sampler_domain::{READ_VALID_FOR, Timestamp};
 use tokio::runtime::Builder;
@@ -11,11 +12,10 @@ use super::generate::operations;
 use super::mutant::Mutant;
 use super::op::{Action, Clocked, Event, Kind, Op, Process, Sending, Way};
 use super::operator::Act;
-use super::panics::catch_panics;
 use super::process::Node;
 use super::provider::send;
 use super::setup::Setup;
-use super::world::{World, target_number};
+use super::world::{Counts, World, target_number};
 
 /// The outcome of a run.
 #[derive(Clone, Debug, Default)]
@@ -24,63 +24,7 @@ pub struct Outcome {
     pub violations: Vec<String>,
     /// The log, where one was asked for.
     pub log: Vec<String>,
-    /// Counts of what happened.
-    pub stats: Stats,
-}
-
-/// Counts of what happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stats {
-    pub spans: u64,
-    /// Their length in all, ms.
-    pub span_millis: u64,
-    /// Usages that counted.
-    pub usages: u64,
-    /// Posts of usages.
-    pub posts: u64,
-    /// Questions for usages.
-    pub finds: u64,
-    /// Calls of the store.
-    pub calls: u64,
-    /// Requests of providers.
-    pub requests: u64,
-    /// Processes that crashed.
-    pub crashes: u64,
-    /// How often the upstream set a usage aside that it had accepted.
-    pub set_aside: u64,
-    /// Actions of operators.
-    pub acts: u64,
-    /// Changes that skipped.
-    pub skips: u64,
-    /// Usages that were excluded, and recorded later.
-    pub resent: u64,
-    /// Changes that trimmed what was excluded.
-    pub trims: u64,
-    /// Usages that were accepted, and excluded meanwhile.
-    pub moves: u64,
-    /// Posts without an answer that were recorded after the failure itself.
-    pub flags: u64,
-}
-
-impl Stats {
-    /// Adds those of another run.
-    pub fn add(&mut self, other: &Self) {
-        self.spans += other.spans;
-        self.span_millis += other.span_millis;
-        self.usages += other.usages;
-        self.posts += other.posts;
-        self.finds += other.finds;
-        self.calls += other.calls;
-        self.requests += other.requests;
-        self.crashes += other.crashes;
-        self.set_aside += other.set_aside;
-        self.acts += other.acts;
-        self.skips += other.skips;
-        self.resent += other.resent;
-        self.trims += other.trims;
-        self.moves += other.moves;
-        self.flags += other.flags;
-    }
+    pub counts: Counts,
 }
 
 pub fn run(seed: u64, mutant: Mutant) -> Outcome {
@@ -150,32 +94,17 @@ impl Run {
         }
         self.finish().await;
         acting.abort();
-        let span_millis = self.world.check();
+        let spans = self.world.check();
         self.world.verify().await;
+        self.world.add("spans", spans as u64);
+        let usages = self.world.books.counted().len();
+        self.world.add("usages", usages as u64);
         let (violations, log) = self.world.findings();
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let tally = &self.world.tally;
-        let stats = Stats {
-            spans: self.world.truth.facts().spans.len() as u64,
-            span_millis: span_millis.unsigned_abs(),
-            usages: self.world.books.counted().len() as u64,
-            posts: count(&tally.posts),
-            finds: count(&tally.finds),
-            calls: count(&tally.calls),
-            requests: count(&tally.requests),
-            crashes: count(&tally.crashes),
-            set_aside: count(&tally.set_aside),
-            acts: count(&tally.acts),
-            skips: count(&tally.skips),
-            resent: count(&tally.resent),
-            trims: count(&tally.trims),
-            moves: count(&tally.moves),
-            flags: count(&tally.flags),
-        };
+        let counts = self.world.counts();
         Outcome {
             violations,
             log,
-            stats,
+            counts,
         }
     }
 
@@ -354,4 +283,30 @@ async fn act(world: Arc<World>, receivers: Vec<Arc<Node>>) {
         let receiver = Arc::clone(&receivers[turn % receivers.len()]);
         tokio::spawn(act.send(Arc::clone(&world), receiver));
     }
+}
+
+thread_local! {
+    /// Panics of this thread, while they are caught.
+    static CAUGHT: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// Runs a function; returns its result, if it has one, and all panics in it.
+fn catch_panics<T>(run: impl FnOnce() -> T) -> (Option<T>, Vec<String>) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let previous = take_hook();
+        set_hook(Box::new(move |info| {
+            let noted = CAUGHT.with_borrow_mut(|caught| {
+                let noted = caught.as_mut().map(|list| list.push(info.to_string()));
+                noted.is_some()
+            });
+            if !noted {
+                previous(info);
+            }
+        }));
+    });
+    CAUGHT.set(Some(Vec::new()));
+    let result = catch_unwind(AssertUnwindSafe(run));
+    let caught = CAUGHT.take().unwrap_or_default();
+    (result.ok(), caught)
 }

@@ -11,9 +11,12 @@ use sampler_settings::{
 };
 
 use super::mutant::Mutant;
-use crate::calendar::{DAY, HOUR, MINUTE, midnight};
 use sampler_testkit::rng::Rng;
 use sampler_worker::Periods;
+
+pub(crate) const MINUTE: i64 = 60_000;
+pub(crate) const HOUR: i64 = 60 * MINUTE;
+pub(crate) const DAY: i64 = 24 * HOUR;
 
 /// Dates at which calendar code may fail; some runs cross them.
 const CALENDAR_EDGES: [(i64, usize, i64); 9] = [
@@ -395,4 +398,16 @@ fn base(rng: &mut Rng, scale: Scale) -> Timestamp {
     let edge = Timestamp::clamped(midnight(year, month, day)).plus(-before);
     // A run is over before the end of all time, at which no clock advances.
     edge.min(Timestamp::MAX.plus(-100 * scale.horizon))
+}
+
+/// The moment at the start of a day of the calendar, in ms since 1970.
+fn midnight(year: i64, month: usize, day: i64) -> i64 {
+    let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let years: i64 = (1970..year)
+        .map(|year| 365 + i64::from(is_leap(year)))
+        .sum();
+    let february = 28 + i64::from(is_leap(year));
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let months: i64 = months[..month - 1].iter().sum();
+    (years + months + day - 1) * DAY
 }

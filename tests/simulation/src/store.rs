@@ -16,18 +16,15 @@ use sampler_store::{
 };
 use tokio::time::Instant;
 
-use super::conditions::CallOutcome;
+use super::conditions::{CallOutcome, CallRng};
 use super::lifecycle::Lifecycle;
 use super::mutant::Mutant;
-use super::rng::CallRng;
 use super::server::{
     Changing, CommandTiming, Ending, EntryInsert, Failed, Made, Opening, Statement,
 };
-use super::world::{Tally, World, pause};
+use super::world::{World, pause};
 
-mod ledger;
-mod operating;
-mod work;
+mod ports;
 
 /// The connection from one process to the server.
 #[derive(Clone)]
@@ -170,7 +167,7 @@ impl Connection {
         if Instant::now() >= send_by {
             return Err(Failed::NotSent);
         }
-        Tally::add(&self.world.tally.calls);
+        self.world.count("calls of the store");
         let setup = &self.world.setup;
         let mut rng = self.call_rng.of(S::KIND, self.world.now());
         let transfer = self
@@ -229,7 +226,7 @@ impl Connection {
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.life.checkpoint().await;
-        Tally::add(&self.world.tally.calls);
+        self.world.count("calls of the store");
         let slow = self.world.setup.scale.slow;
         let mut rng = self.call_rng.of(kind, self.world.now());
         let transfer = self.world.store_conditions().call(&mut rng, slow);

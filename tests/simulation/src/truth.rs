@@ -15,8 +15,8 @@ use sampler_domain::{
 
 use super::books::duration;
 use super::op::Kind;
-use super::world::{Tally, World};
-use crate::calendar::MINUTE;
+use super::setup::MINUTE;
+use super::world::World;
 
 /// All that happened so far.
 #[derive(Default)]
@@ -52,8 +52,6 @@ pub(crate) struct Facts {
 pub(crate) struct OfSpan {
     /// How often each moment counts.
     accepted: Edges,
-    /// The same in all, ms.
-    pub(crate) sum: i64,
     /// The usages that lead forwards, from where to where.
     forward: BTreeMap<Timestamp, Timestamp>,
 }
@@ -275,14 +273,15 @@ impl World {
     }
 
     fn count_change(&self, kind: ChangeKind) {
-        match kind {
-            ChangeKind::Skip => Tally::add(&self.tally.skips),
-            ChangeKind::RecordAgain => Tally::add(&self.tally.resent),
-            ChangeKind::Trim => Tally::add(&self.tally.trims),
-            ChangeKind::Move => Tally::add(&self.tally.moves),
-            ChangeKind::Flag => Tally::add(&self.tally.flags),
-            _ => {}
-        }
+        let what = match kind {
+            ChangeKind::Skip => "skips",
+            ChangeKind::RecordAgain => "usages sent again",
+            ChangeKind::Trim => "trims",
+            ChangeKind::Move => "acceptances moved",
+            ChangeKind::Flag => "posts flagged later",
+            _ => return,
+        };
+        self.count(what);
     }
 
     /// The law, for one span.
@@ -382,7 +381,6 @@ impl World {
         }
         let of_span = facts.spans.entry(id.clone()).or_default();
         of_span.accepted.add(interval, 1);
-        of_span.sum += interval.duration();
         let Interval { start, end } = interval;
         let mut is_right = interval.duration() == duration(usage);
         if start < end {

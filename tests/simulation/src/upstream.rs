@@ -12,12 +12,11 @@ use sampler_upstream::{
 };
 
 use super::books::Taking;
-use super::conditions::{PostOutcome, Transfer};
+use super::conditions::{CallRng, PostOutcome, Transfer};
 use super::lifecycle::Lifecycle;
 use super::mutant::Mutant;
-use super::rng::CallRng;
-use super::world::{Tally, World, pause};
-use crate::calendar::{DAY, MINUTE};
+use super::setup::{DAY, MINUTE};
+use super::world::{World, pause};
 
 /// What an answer may say although the usage was taken. Whatever stands in its body, it says nothing.
 const UNCLEAR: [Option<u16>; 5] = [None, Some(207), Some(302), Some(500), Some(502)];
@@ -283,7 +282,7 @@ impl Upstream for SimUpstream {
         };
         pause(transfer.reply_delay).await;
         self.life.checkpoint().await;
-        Tally::add(&self.world.tally.finds);
+        self.world.count("questions");
         self.world.log(&self.name, || {
             format!("asks for {}: {answer:?}", sought.usage_guid)
         });
@@ -300,7 +299,7 @@ impl Upstream for SimUpstream {
         if self.world.elapsed() - called > self.world.setup.post_limit() {
             return Self::unsent();
         }
-        Tally::add(&self.world.tally.posts);
+        self.world.count("posts");
         let mut rng = self.call_rng.of("post", self.world.now());
         let usage = self.as_sent(usage, now, &mut rng);
         let slow = self.world.setup.scale.slow;

@@ -19,7 +19,7 @@ use sampler_verify::{Policy, Target, api, check};
 use serde::de::DeserializeOwned;
 use tower::ServiceExt;
 
-use super::rng::SeededRandom;
+use super::process::SeededRandom;
 use super::world::World;
 
 /// Reading more entries would take longer than the run.

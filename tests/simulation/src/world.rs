@@ -1,6 +1,7 @@
 //! What all processes of a run share.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -37,31 +38,11 @@ pub(crate) struct World {
     /// The lines of the log, if one is wanted.
     lines: Option<Mutex<Vec<String>>>,
     violations: Mutex<Vec<String>>,
-    pub(crate) tally: Tally,
+    counts: Mutex<Counts>,
 }
 
-/// Counts of what happened.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) calls: AtomicU64,
-    pub(crate) posts: AtomicU64,
-    pub(crate) finds: AtomicU64,
-    pub(crate) requests: AtomicU64,
-    pub(crate) crashes: AtomicU64,
-    pub(crate) set_aside: AtomicU64,
-    pub(crate) acts: AtomicU64,
-    pub(crate) skips: AtomicU64,
-    pub(crate) resent: AtomicU64,
-    pub(crate) trims: AtomicU64,
-    pub(crate) moves: AtomicU64,
-    pub(crate) flags: AtomicU64,
-}
-
-impl Tally {
-    pub(crate) fn add(counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-}
+/// How often what happened.
+pub type Counts = BTreeMap<&'static str, u64>;
 
 impl World {
     /// A new world; make it within the runtime whose time it uses.
@@ -88,7 +69,7 @@ impl World {
             over: AtomicBool::new(false),
             lines: with_log.then(Mutex::default),
             violations: Mutex::default(),
-            tally: Tally::default(),
+            counts: Mutex::default(),
         }
     }
 
@@ -171,6 +152,19 @@ impl World {
         self.log("VIOLATION", || text.clone());
         let mut violations = self.violations.lock().expect("nobody panics with it");
         violations.push(text);
+    }
+
+    pub(crate) fn count(&self, what: &'static str) {
+        self.add(what, 1);
+    }
+
+    pub(crate) fn add(&self, what: &'static str, number: u64) {
+        let mut counts = self.counts.lock().expect("nobody panics with it");
+        *counts.entry(what).or_default() += number;
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts.lock().expect("nobody panics with it").clone()
     }
 
     /// What was wrong, and the log.

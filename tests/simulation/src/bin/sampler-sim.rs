@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use sampler_simulation::{FORGETFUL, Mutant, Stats, run, run_with_log, shrink};
+use sampler_simulation::{Counts, FORGETFUL, Mutant, run, run_with_log, shrink};
 
 /// Lines of the log that are shown of a failing run.
 const LOG_LINES: usize = 60;
@@ -49,7 +49,7 @@ struct Shared {
     mutant: Mutant,
     next: AtomicU64,
     end: u64,
-    stats: Mutex<Stats>,
+    counts: Mutex<Counts>,
     failures: Mutex<Vec<u64>>,
     progress: ProgressBar,
 }
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         mutant: arguments.planted,
         next: AtomicU64::new(arguments.from),
         end: arguments.from.saturating_add(arguments.seeds),
-        stats: Mutex::default(),
+        counts: Mutex::default(),
         failures: Mutex::default(),
         progress: progress(arguments.seeds),
     };
@@ -80,10 +80,10 @@ fn main() -> ExitCode {
         .failures
         .into_inner()
         .expect("no thread has panicked");
-    let stats = shared.stats.into_inner().expect("no thread has panicked");
+    let counts = shared.counts.into_inner().expect("no thread has panicked");
     let done = shared.progress.position();
     shared.progress.finish_and_clear();
-    report(done, &stats, began.elapsed());
+    report(done, &counts, began.elapsed());
     if !failures.is_empty() {
         // At once: to make one short can take longer than the run.
         println!("failing seeds: {failures:?}");
@@ -124,11 +124,11 @@ fn work(shared: &Shared) {
             return;
         }
         let outcome = run(seed, shared.mutant);
-        shared
-            .stats
-            .lock()
-            .expect("no thread has panicked")
-            .add(&outcome.stats);
+        let mut counts = shared.counts.lock().expect("no thread has panicked");
+        for (what, count) in outcome.counts {
+            *counts.entry(what).or_default() += count;
+        }
+        drop(counts);
         shared.progress.inc(1);
         if !outcome.violations.is_empty() {
             let mut failures = shared.failures.lock().expect("no thread has panicked");
@@ -143,33 +143,13 @@ fn work(shared: &Shared) {
     }
 }
 
-fn report(done: u64, stats: &Stats, took: Duration) {
+fn report(done: u64, counts: &Counts, took: Duration) {
     let seconds = took.as_secs_f64();
-    let span_days = Duration::from_millis(stats.span_millis).as_secs_f64() / 86_400.0;
-    println!(
-        "{done} seeds in {seconds:.1} s: {:.0} seeds/s, {span_days:.0} simulated span-days",
-        done as f64 / seconds
-    );
-    println!(
-        "{} spans, {} usages counted in {} posts, {} questions, {} calls of the store, {} requests, {} crashes",
-        stats.spans,
-        stats.usages,
-        stats.posts,
-        stats.finds,
-        stats.calls,
-        stats.requests,
-        stats.crashes
-    );
-    println!(
-        "{} usages set aside; {} acts of operators: {} skips, {} trims, {} usages sent again; {} posts flagged later, {} acceptances moved",
-        stats.set_aside,
-        stats.acts,
-        stats.skips,
-        stats.trims,
-        stats.resent,
-        stats.flags,
-        stats.moves
-    );
+    let rate = done as f64 / seconds;
+    println!("{done} seeds in {seconds:.1} s: {rate:.0} seeds/s");
+    for (what, count) in counts {
+        println!("{count:>12} {what}");
+    }
 }
 
 /// Says what goes wrong with a seed, as briefly as can be, and how to see it again.
