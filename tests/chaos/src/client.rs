@@ -4,14 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sampler_testkit::build::without;
 use sampler_testkit::now_millis;
 use sampler_testkit::rng::Rng;
 
-use crate::event::{Kind, body, name, target};
 use crate::observer::Backlog;
 use crate::sender::{Item, Sender};
-use crate::timeline::{Intent, NextEvent, Timeline};
+use crate::timeline::{Intent, Kind, NextEvent, Timeline, body, name, target};
 
 /// How many targets a client has at once.
 const TARGETS: usize = 3;
@@ -23,8 +21,6 @@ const REPEATED: usize = 8;
 const CHAIN_MAX: usize = 4;
 /// How often new events are sent in one batch, per cent.
 const IN_BATCHES: usize = 10;
-/// The field that malformed events lack.
-const MISSING_FIELD: &str = "plan_id";
 /// The longest pause between two events, ms.
 const PAUSE_MAX: i64 = 400;
 /// With more stopped spans to work off than this, clients pause: it is faults that are looked for
@@ -181,13 +177,9 @@ impl Client {
             _ => (name(step.kind), step.kind),
         };
         let target = &self.timelines[place].target;
-        let mut body = body(kind, &id, step.timestamp, target, memory);
-        if step.intent == Intent::Malformed {
-            body = without(body, MISSING_FIELD);
-        }
         Item {
             kind: name,
-            body,
+            body: body(kind, &id, step.timestamp, target, memory),
             is_right: step.intent.is_right(),
         }
     }

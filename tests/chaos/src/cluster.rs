@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -25,7 +24,6 @@ pub(crate) struct Cluster {
     pub(crate) set: ReplicaSet,
     proxies: Vec<Proxy>,
     folder: PathBuf,
-    logs: AtomicU32,
 }
 
 impl Cluster {
@@ -44,7 +42,6 @@ impl Cluster {
             set,
             proxies,
             folder: folder.to_owned(),
-            logs: AtomicU32::new(0),
         };
         let readdressed = cluster.set.readdress(&cluster.hosts()).await;
         readdressed.context("putting proxies in front of the servers")?;
@@ -87,11 +84,10 @@ impl Cluster {
         (member + 1) % self.proxies.len()
     }
 
-    /// Starts a member again that was killed. The log of its earlier life is kept.
+    /// Starts a member again that was killed.
     pub(crate) async fn restart(&self, member: usize) -> Result<()> {
         let mut outcome = Ok(());
         for _ in 0..RESTARTS {
-            self.keep_log(member);
             outcome = self.set.restart(member).await;
             if outcome.is_ok() {
                 break;
@@ -99,16 +95,6 @@ impl Cluster {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         outcome.with_context(|| format!("starting member {member} again"))
-    }
-
-    fn keep_log(&self, member: usize) {
-        let folder = self.folder.join(format!("member-{member}"));
-        let number = self.logs.fetch_add(1, Ordering::Relaxed);
-        // Where there is none, there is nothing to keep.
-        let _ = fs::rename(
-            folder.join("mongod.log"),
-            folder.join(format!("mongod-before-{number}.log")),
-        );
     }
 
     /// Ends whatever is wrong with the servers and their links, and waits for a primary.

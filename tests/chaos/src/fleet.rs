@@ -1,6 +1,5 @@
 //! The receivers and workers, which die at any time and are started again.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use sampler_testkit::Program;
-use sampler_testkit::program::{Launch, RECEIVER, WORKER, binary};
+use sampler_testkit::program::{Launch, RECEIVER, WORKER};
 use tokio::sync::Mutex;
 
 use crate::journal::Journal;
@@ -89,14 +88,7 @@ impl Fleet {
         folder: &Path,
         journal: Arc<Journal>,
     ) -> Result<Self> {
-        for name in [RECEIVER, WORKER] {
-            keep_program(name, folder).await?;
-        }
-        let launch = |name| {
-            Launch::new(name)
-                .path(folder.join(name))
-                .env("DB_URI", database)
-        };
+        let launch = |name| Launch::new(name).env("DB_URI", database);
         let receivers = (0..RECEIVERS).map(|number| {
             let launch = receiver(launch(RECEIVER));
             (RECEIVER, number, database_limits(launch, number))
@@ -229,25 +221,8 @@ impl Fleet {
         let stopped = futures_util::future::join_all(stops).await;
         let failed = stopped.iter().filter(|stopped| stopped.is_err()).count();
         ensure!(failed == 0, "{failed} programs could not be stopped");
-        for name in [RECEIVER, WORKER] {
-            fs::remove_file(self.folder.join(name)).with_context(|| format!("removing {name}"))?;
-        }
         Ok(())
     }
-}
-
-/// Keeps a program for this run: another one may be built meanwhile, and all starts of a
-/// program are to be the same one.
-async fn keep_program(name: &str, folder: &Path) -> Result<()> {
-    let (built, kept) = (binary(name).await?, folder.join(name));
-    // An earlier run in the same folder may have left a link: what is written to it would be written
-    // to what was built.
-    let _ = fs::remove_file(&kept);
-    if fs::hard_link(&built, &kept).is_err() {
-        // It lies on another disk.
-        fs::copy(&built, &kept).with_context(|| format!("copying {}", built.display()))?;
-    }
-    Ok(())
 }
 
 /// The first of its kind waits as long as it does by default, the others are less patient, so that

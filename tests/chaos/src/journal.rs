@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -49,7 +49,6 @@ struct Inner {
     accepted: Vec<Value>,
     mistakes: Vec<String>,
     last_error: String,
-    longest_wait: Duration,
 }
 
 impl Journal {
@@ -96,12 +95,6 @@ impl Journal {
         self.inner().last_error = text.chars().take(TEXT_MAX).collect();
     }
 
-    /// A client has waited so long for a definite answer.
-    pub(crate) fn waited(&self, wait: Duration) {
-        let mut inner = self.inner();
-        inner.longest_wait = inner.longest_wait.max(wait);
-    }
-
     /// Says how things are.
     pub(crate) fn draw(&self, more: &str) {
         let inner = self.inner();
@@ -122,7 +115,6 @@ impl Journal {
             counts: inner.counts.clone(),
             faults: inner.faults.clone(),
             mistakes: inner.mistakes.clone(),
-            longest_wait: inner.longest_wait,
         }
     }
 }
@@ -136,7 +128,6 @@ pub struct Report {
     counts: BTreeMap<&'static str, u64>,
     faults: BTreeMap<String, u64>,
     mistakes: Vec<String>,
-    longest_wait: Duration,
 }
 
 impl Report {
@@ -166,8 +157,6 @@ impl fmt::Display for Report {
         for (what, count) in &self.counts {
             writeln!(f, "  {what:<32}{count:>9}")?;
         }
-        let wait = self.longest_wait.as_secs_f64();
-        writeln!(f, "  {:<32}{wait:>7.1} s", "longest wait for an answer")?;
         if self.is_right() {
             writeln!(
                 f,

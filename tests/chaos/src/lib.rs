@@ -11,7 +11,6 @@
 mod bill;
 mod client;
 mod cluster;
-mod event;
 mod fleet;
 mod inject;
 mod journal;

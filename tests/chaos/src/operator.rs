@@ -10,11 +10,11 @@ use reqwest::header::ETAG;
 use sampler_testkit::rng::Rng;
 use serde_json::{Value, json};
 
-use crate::event::RESOURCE;
 use crate::fleet::Addresses;
 use crate::journal::{Journal, RESENDS, RESUMES, SKIPS};
 use crate::observer::Left;
 use crate::sender::{Answer, received};
+use crate::timeline::RESOURCE;
 
 /// How long an operator waits for an answer: longer than a receiver does for the database, and not so
 /// long that a run ends meanwhile.

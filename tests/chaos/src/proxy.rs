@@ -24,8 +24,6 @@ pub enum Link {
     Cut,
     /// Nothing passes; what waits continues when the link is fair again.
     Held,
-    /// Everything passes later.
-    Delayed(Duration),
     /// Requests pass; at the first byte of an answer the connection is closed.
     WithoutReplies,
 }
@@ -196,10 +194,6 @@ impl Flow {
                 Link::Fair => return true,
                 Link::Cut => return false,
                 Link::WithoutReplies => return self.direction == Direction::Request,
-                Link::Delayed(by) => {
-                    tokio::time::sleep(by).await;
-                    return true;
-                }
                 Link::Held => {
                     if self.seen.changed().await.is_err() {
                         return false;

@@ -10,9 +10,9 @@ use reqwest::{Client, Response};
 use sampler_testkit::rng::Rng;
 use serde_json::Value;
 
-use crate::event::item;
 use crate::fleet::Addresses;
 use crate::journal::{ACCEPTED, Journal, REFUSED, REPEATS, RETRIES};
+use crate::timeline::item;
 
 /// The timeouts of clients, from the shortest to the longest. A receiver's own limits
 /// lie in between, so that some clients see its answer and others come again before it.
@@ -124,7 +124,6 @@ impl Sender {
     /// Sends events, together where there are several, and repeats them as a whole until each is taken,
     /// or one that is wrong is refused. Whether it was as it must be.
     pub(crate) async fn deliver(&self, items: &[Item], twice: bool, rng: &mut Rng) -> bool {
-        let began = Instant::now();
         let mut answers = if twice {
             self.twice(items, rng).await
         } else {
@@ -133,7 +132,7 @@ impl Sender {
         while Instant::now() < self.give_up {
             match judge(items, &answers) {
                 Some(Ok(())) => {
-                    self.settled(items, began.elapsed());
+                    self.settled(items);
                     return true;
                 }
                 Some(Err(mistake)) => {
@@ -154,8 +153,7 @@ impl Sender {
         false
     }
 
-    fn settled(&self, items: &[Item], wait: Duration) {
-        self.journal.waited(wait);
+    fn settled(&self, items: &[Item]) {
         for item in items {
             if item.is_right {
                 self.journal.count(ACCEPTED, 1);

@@ -1,9 +1,11 @@
 //! The events of one target, one after the other: starts, stops, late stops and updates, and now and
-//! then one that must be refused.
+//! then one that must be refused; and how they are sent.
 
 use sampler_testkit::rng::Rng;
 
-use crate::event::{Kind, Target};
+use sampler_testkit::build::with;
+pub(crate) use sampler_testkit::build::{Kind, Target};
+use serde_json::{Value, json};
 
 /// An hour in ms.
 const HOUR: i64 = 3_600_000;
@@ -32,8 +34,6 @@ pub(crate) enum Intent {
     /// To be refused: the target is open, or its previous span ends later, or it is not open, or its
     /// span begins later.
     OutOfOrder,
-    /// To be refused: a field is missing.
-    Malformed,
 }
 
 impl Intent {
@@ -109,7 +109,6 @@ impl Timeline {
                 let timestamp = rng.between(self.previous, self.cursor - 1);
                 step(Kind::Start, timestamp, Intent::OutOfOrder)
             }
-            10..=12 => step(Kind::Start, timestamp, Intent::Malformed),
             _ => step(Kind::Start, timestamp, Intent::Right),
         }
     }
@@ -128,8 +127,7 @@ impl Timeline {
                 step(Kind::Stop, timestamp, Intent::OutOfOrder)
             }
             5..=9 => step(Kind::Start, timestamp, Intent::OutOfOrder),
-            10..=12 => step(Kind::Stop, timestamp, Intent::Malformed),
-            13..=22 => step(Kind::Stop, timestamp, Intent::Update),
+            10..=22 => step(Kind::Stop, timestamp, Intent::Update),
             _ => step(Kind::Stop, timestamp, Intent::Right),
         }
     }
@@ -161,10 +159,51 @@ fn step(kind: Kind, timestamp: i64, intent: Intent) -> NextEvent {
     }
 }
 
+/// The resource of all targets.
+pub(crate) const RESOURCE: &str = "postgres";
+
+/// The target of that number among those of a client.
+pub(crate) fn target(client: usize, number: usize) -> Target {
+    let plan = ["small", "large"][number % 2];
+    Target([
+        format!("organization-{}", client % 7),
+        format!("space-{}", client % 13),
+        format!("consumer-{client}"),
+        RESOURCE.to_owned(),
+        plan.to_owned(),
+        format!("c{client}-t{number}"),
+    ])
+}
+
+/// The body of an event. Measures of a start differ from one to the next.
+pub(crate) fn body(kind: Kind, id: &str, timestamp: i64, target: &Target, memory: i64) -> Value {
+    let body = with(target.body(timestamp), "id", id);
+    if kind == Kind::Stop {
+        return body;
+    }
+    let measures = json!([
+        { "measure": "memory", "quantity": memory },
+        { "measure": "share", "quantity": 0.25 },
+    ]);
+    with(body, "measured_usage", measures)
+}
+
+/// A body as one of a batch, and as a line of a file.
+pub(crate) fn item(kind: &str, body: &Value) -> Value {
+    with(body.clone(), "type", kind)
+}
+
+/// The name of a kind.
+pub(crate) fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Start => "start",
+        Kind::Stop => "stop",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::target;
 
     const NOW: i64 = 1_700_000_000_000;
 
