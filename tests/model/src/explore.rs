@@ -8,9 +8,8 @@ use crate::facts::Facts;
 use crate::laws::{Law, broken};
 use crate::liveness::Future;
 use crate::scenario::Scenario;
-use crate::state::State;
+use crate::state::{Marks, State, mark_of};
 use crate::steps::{About, Step};
-use crate::table::{Marks, mark_of};
 use crate::world::World;
 
 /// What an exploration has found.

@@ -18,7 +18,6 @@ mod scenario;
 mod state;
 mod steps;
 mod stretch;
-mod table;
 mod worker;
 mod world;
 

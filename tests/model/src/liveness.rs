@@ -7,10 +7,9 @@
 use crate::explore::swapped;
 use crate::facts::Facts;
 use crate::laws::{Law, broken};
-use crate::state::{Deed, State};
+use crate::state::{Deed, Marks, State, mark_of};
 use crate::steps::{Next, Step, When, Who, tick};
 use crate::stretch::{Stretch, each};
-use crate::table::{Marks, mark_of};
 use crate::worker;
 use crate::world::World;
 

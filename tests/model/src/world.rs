@@ -15,9 +15,8 @@ use uuid::Uuid;
 use crate::facts::Facts;
 use crate::planted::{self, Planted};
 use crate::scenario::Scenario;
-use crate::state::{DEAD, Deed, Number};
+use crate::state::{DEAD, Deed, Map, Number, Table};
 use crate::stretch::{FOREIGN_GUID, Stretch, at};
-use crate::table::{Map, Table};
 
 /// The run that a driver belongs to, as it sees it.
 pub(crate) const ME: RunId = RunId(Uuid::from_u128(1));
