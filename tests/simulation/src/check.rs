@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sampler_domain::{Span, SpanId, Target, Usage};
+use sampler_domain::{Interval, Span, SpanId, Target, Usage};
 
 use super::books::duration;
 use super::op::{Event, Kind};
@@ -16,6 +16,7 @@ impl World {
         let removed = self.truth.facts().removed.clone();
         let spans: Vec<Span> = kept.chain(removed).collect();
         self.check_sums(&spans);
+        self.check_usages(&spans);
         self.check_ledger(&spans);
         self.check_set_aside();
         self.check_overlaps(&spans);
@@ -70,21 +71,15 @@ impl World {
         let all = self.books.counted().into_iter();
         let all = all.chain(self.books.set_aside());
         let all: BTreeMap<String, Usage> = all.map(|it| (it.dedup_id.clone(), it)).collect();
-        let by_id: BTreeMap<&SpanId, &Span> = spans.iter().map(|span| (&span.id, span)).collect();
         for (guid, entry) in &facts.entries {
             let given = entry.measures.as_slice();
-            let is_of_span = by_id
-                .get(&entry.span)
-                .is_some_and(|span| span.target == entry.target && span.measures == entry.measures);
             let is_right = all.get(guid).is_some_and(|usage| {
                 usage.target == entry.target
-                    && usage.start == usage.end
                     && usage.end == entry.interval.midpoint()
-                    && usage.measured_usage.len() == given.len() + 1
                     && usage.measured_usage[..given.len()] == *given
                     && duration(usage) == entry.interval.duration()
             });
-            if !is_of_span || !is_right {
+            if !is_right {
                 self.report_violation(format!("{entry:?} is not what the upstream has"));
             }
         }
@@ -102,6 +97,31 @@ impl World {
             drop(facts);
             if self.setup.confirms && is_known {
                 self.report_violation(format!("{guid} was set aside, and nobody knows"));
+            }
+        }
+    }
+
+    /// Each usage has the target and the measures of its span.
+    fn check_usages(&self, spans: &[Span]) {
+        let by_id: BTreeMap<&SpanId, &Span> = spans.iter().map(|span| (&span.id, span)).collect();
+        let facts = self.truth.facts();
+        for usage in self.books.counted() {
+            let span = facts.span_of(&usage.dedup_id).and_then(|id| by_id.get(id));
+            let Some(span) = span else {
+                self.report_violation(format!("the usage {} is of no span", usage.dedup_id));
+                continue;
+            };
+            let Interval { start, end } = usage.interval;
+            let (low, high) = (start.min(end).as_millis(), start.max(end).as_millis());
+            let given = span.measures.as_slice();
+            let fits = usage.target == span.target
+                && usage.start == usage.end
+                && usage.end.as_millis() == low + (high - low) / 2
+                && usage.measured_usage.len() == given.len() + 1
+                && usage.measured_usage[..given.len()] == *given
+                && duration(&usage) == end.since(start);
+            if !fits {
+                self.report_violation(format!("{usage:?} does not stand for its interval"));
             }
         }
     }
