@@ -80,13 +80,10 @@ impl<'a> SpanCheck<'a> {
             let detail = format!("the usage {} is repeated", entry.id);
             return self.row.find(FindingKind::Overlap, detail);
         }
-        let wrong = [
-            self.fault_of_answer(entry),
-            fault_of_duration(entry),
-            self.fault_of_time(entry),
-            self.fault_of_measures(entry),
-        ];
-        for what in wrong.into_iter().flatten() {
+        for what in [self.fault(entry), self.fault_of_measures(entry)]
+            .into_iter()
+            .flatten()
+        {
             let detail = format!("usage {}: {what}", entry.id);
             self.row.find(FindingKind::WrongUsage, detail);
         }
@@ -94,24 +91,26 @@ impl<'a> SpanCheck<'a> {
         self.coverage.bill(entry.interval);
     }
 
-    fn fault_of_answer(&self, entry: &Entry) -> Option<String> {
-        if entry.span != self.span.id {
-            return Some(format!("it belongs to the span {}", entry.span));
-        }
-        let refusal = entry.status.filter(|status| !ACCEPTED.contains(status));
-        refusal.map(|status| format!("the upstream answered {status}, which refuses it"))
-    }
-
-    fn fault_of_time(&self, entry: &Entry) -> Option<String> {
-        let (interval, timestamp) = (entry.interval, InWords(entry.timestamp));
+    /// Whose usage it is, what was answered, for how long it is, and when: the first that is wrong.
+    fn fault(&self, entry: &Entry) -> Option<String> {
+        let (interval, duration, windows) = (entry.interval, entry.duration, self.policy.windows());
         let (first, last) = interval.bounds();
-        if first < last && !(first..last).contains(&entry.timestamp) {
-            let what = format!("its timestamp {timestamp} is not in its {interval}");
-            return Some(what);
-        }
-        let windows = self.policy.windows();
-        let is_crossing = last > windows.window(first).end;
-        is_crossing.then(|| format!("its {interval} are in two windows ({windows:?})"))
+        let refusal = entry.status.filter(|status| !ACCEPTED.contains(status));
+        let what = if entry.span != self.span.id {
+            format!("it belongs to the span {}", entry.span)
+        } else if let Some(status) = refusal {
+            format!("the upstream answered {status}, which refuses it")
+        } else if i128::from(duration) != interval.length() || duration == 0 {
+            format!("its duration is {duration} ms, and its interval {interval}")
+        } else if !(first..last).contains(&entry.timestamp) {
+            let timestamp = InWords(entry.timestamp);
+            format!("its timestamp {timestamp} is not in its {interval}")
+        } else if last > windows.window(first).end {
+            format!("its {interval} are in two windows ({windows:?})")
+        } else {
+            return None;
+        };
+        Some(what)
     }
 
     /// A usage bills the quantities of its start event, for as long as it says.
@@ -195,12 +194,6 @@ impl<'a> SpanCheck<'a> {
         }
         settled
     }
-}
-
-fn fault_of_duration(entry: &Entry) -> Option<String> {
-    let (duration, length) = (entry.duration, entry.interval.length());
-    let is_wrong = i128::from(duration) != length || length == 0;
-    is_wrong.then(|| format!("its duration is {duration} ms, that of its interval {length}"))
 }
 
 /// What the span says must be what the events say.

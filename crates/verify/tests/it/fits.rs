@@ -79,22 +79,14 @@ proptest! {
     }
 }
 
-/// A name, what an operator and the workers did, and what is worth knowing then.
-type Story = (&'static str, fn(&mut Ledger), &'static [FindingKind]);
+/// What an operator and the workers did to a complete span, and what is worth knowing then.
+type Story = (fn(&mut Ledger), &'static [FindingKind]);
 
-/// Each begins with a complete span of which nothing is amiss; no difference is left.
 const STORIES: &[Story] = &[
-    ("one is given up", |it| it.skip(5), &[Skipped]),
+    // One is given up.
+    (|it| it.skip(5), &[Skipped]),
+    // One is sent again; accepted, and not noted yet.
     (
-        "one is sent again",
-        |it| {
-            it.skip(5);
-            it.resend();
-        },
-        &[Behind],
-    ),
-    (
-        "one is sent again and accepted, and not noted yet",
         |it| {
             let usage = it.entries[5].clone();
             it.skip(5);
@@ -103,8 +95,8 @@ const STORIES: &[Story] = &[
         },
         &[Behind],
     ),
+    // A worker died between entry and record, and an operator skips after that.
     (
-        "a worker died between entry and record, and an operator skips after that",
         |it| {
             let usage = it.entries[5].clone();
             it.skip_unanswered(5);
@@ -112,21 +104,25 @@ const STORIES: &[Story] = &[
         },
         &[Unanswered],
     ),
+    // One is sent again, and not yet accepted.
     (
-        "suspended",
-        |it| it.span.state = "suspended".into(),
-        &[Suspended],
+        |it| {
+            it.skip(5);
+            it.resend();
+        },
+        &[Behind],
     ),
+    (|it| it.span.state = "suspended".into(), &[Suspended]),
 ];
 
 #[test]
 fn what_operators_do_leaves_no_difference() {
-    for (what, act, expected) in STORIES {
+    for (number, (act, expected)) in STORIES.iter().enumerate() {
         let (used, mut ledger) = complete(DAY);
         act(&mut ledger);
         let row = ledger.check(&used);
-        assert_eq!(kinds(&row), *expected, "{what}");
-        assert_eq!(row.amounts.difference, 0, "{what}");
+        assert_eq!(kinds(&row), *expected, "{number}");
+        assert_eq!(row.amounts.difference, 0, "{number}");
     }
 }
 
@@ -168,72 +164,41 @@ fn what_the_upstream_may_count_is_a_sum_of_its_own() {
 fn sampling_that_has_stopped_is_wrong() {
     let hour = policy();
     let (unknown, month) = (by(None), by(Some(Granularity::Month)));
+    let judged =
+        |used: &Used, ledger: &Ledger, policy: &Policy| kinds(&ledger.check_by(used, policy));
     let open = used(NOW - 3 * DAY, None);
     let sampled = |ago| bill(&open, HOUR, false, NOW - ago);
-    let forty = used(NOW - 40 * DAY, None);
-    let nothing = ledger(&forty, &[]);
-    let future = used(NOW - HOUR, None);
-    let ahead = ledger(&future, &[(NOW - HOUR, NOW), (NOW, NOW + HOUR)]);
+    assert_eq!(judged(&open, &sampled(HOUR), &hour), []);
+    assert_eq!(judged(&open, &sampled(2 * HOUR), &hour), [Behind]);
+    assert_eq!(judged(&open, &sampled(3 * HOUR), &hour), [Behind]);
+    assert_eq!(judged(&open, &sampled(4 * HOUR), &hour), [Overdue]);
+    // Not due in months.
+    assert_eq!(judged(&open, &sampled(2 * DAY), &unknown), []);
+    let last_month = used(NOW - 40 * DAY, None);
+    let nothing = ledger(&last_month, &[]);
+    assert_eq!(judged(&last_month, &nothing, &unknown), [Overdue]);
+    assert_eq!(judged(&last_month, &nothing, &month), [Behind]);
+    let begun = used(NOW - HOUR, None);
+    let ahead = ledger(&begun, &[(NOW - HOUR, NOW), (NOW, NOW + HOUR)]);
+    assert_eq!(judged(&begun, &ahead, &hour), [Behind], "in the future");
+    // Not to its stop.
     let stopped = used(NOW - 2 * DAY, Some(NOW - 20 * HOUR));
     let mut late = bill(&stopped, HOUR, false, NOW);
     late.span.state = "stopped".into();
     late.cut_off(late.entries.len() - 1);
+    assert_eq!(judged(&stopped, &late, &hour), [Overdue]);
+    assert_eq!(late.check(&stopped).amounts.difference, i128::from(HOUR));
     let patient = Policy {
         allowance: DAY,
         ..hour
     };
-    let mut suspended = late.clone();
-    suspended.span.state = "suspended".into();
+    assert_eq!(judged(&stopped, &late, &patient), []);
+    late.span.state = "suspended".into();
+    assert_eq!(judged(&stopped, &late, &hour), [Behind, Suspended]);
     let just_now = used(NOW - DAY, Some(NOW - 1_000));
     let mut fresh = bill(&just_now, HOUR, false, NOW);
     fresh.span.state = "stopped".into();
-    for (what, used, ledger, policy, expected) in [
-        ("in time", &open, &sampled(HOUR), &hour, &[][..]),
-        ("an hour late", &open, &sampled(2 * HOUR), &hour, &[Behind]),
-        (
-            "two hours late",
-            &open,
-            &sampled(3 * HOUR),
-            &hour,
-            &[Behind],
-        ),
-        (
-            "three hours late",
-            &open,
-            &sampled(4 * HOUR),
-            &hour,
-            &[Overdue],
-        ),
-        ("not due in months", &open, &sampled(2 * DAY), &unknown, &[]),
-        (
-            "the last month, by days",
-            &forty,
-            &nothing,
-            &unknown,
-            &[Overdue],
-        ),
-        (
-            "the last month, by months",
-            &forty,
-            &nothing,
-            &month,
-            &[Behind],
-        ),
-        ("in the future", &future, &ahead, &hour, &[Behind]),
-        ("not to its stop", &stopped, &late, &hour, &[Overdue]),
-        ("not to its stop, allowed", &stopped, &late, &patient, &[]),
-        (
-            "not to its stop, refused",
-            &stopped,
-            &suspended,
-            &hour,
-            &[Behind, Suspended],
-        ),
-        ("just stopped", &just_now, &fresh, &hour, &[]),
-    ] {
-        assert_eq!(kinds(&ledger.check_by(used, policy)), expected, "{what}");
-    }
-    assert_eq!(late.check(&stopped).amounts.difference, i128::from(HOUR));
+    assert_eq!(judged(&just_now, &fresh, &hour), []);
 }
 
 /// A stop that takes no effect: usages are billed on.
