@@ -27,8 +27,7 @@ use crate::listing::Common;
 use crate::show::exit_code;
 use follow::{Feed, How};
 use mapping::Mapping;
-use outside::Live;
-use platform::Platform;
+use platform::Live;
 use report::Report;
 use store::Store;
 use usage_event::Record;
@@ -112,8 +111,8 @@ async fn cloud_foundry(arguments: CloudFoundryArguments) -> Result<ExitCode, Fai
     let mut connection = arguments.common.connection;
     let cf_api = connection.platform()?;
     let cf_api = cf_api.ok_or_else(|| input("--cf-api is the address of the platform"))?;
-    let api = Api::new(&connection)?;
-    let platform = Platform::new(cf_api.clone(), &arguments.cf_client_id, mapping)?;
+    let receiver = Api::new(&connection)?;
+    let live = Live::new(cf_api.clone(), &arguments.cf_client_id, mapping, receiver)?;
     let store = Store::open(&arguments.state, &cf_api, arguments.dry_run)?;
     let report = Report::default();
     if let Some(port) = arguments.metrics_port {
@@ -127,7 +126,7 @@ async fn cloud_foundry(arguments: CloudFoundryArguments) -> Result<ExitCode, Fai
         is_once: arguments.once || arguments.dry_run,
         is_dry: arguments.dry_run,
     };
-    let mut feed = Feed::new(how, Live { platform, api }, store, report);
+    let mut feed = Feed::new(how, live, store, report);
     let ended = run_until_stopped(&mut feed).await;
     feed.store.save_answers()?;
     let has_caught_up = ended?;

@@ -4,9 +4,8 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use clap::Args;
-use sampler_api::{Amount, List, Span};
+use sampler_api::{List, Span};
 use sampler_verify::moment::Millis;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Query};
@@ -203,28 +202,30 @@ pub(crate) fn add(query: &mut Query, name: &'static str, value: Option<impl ToSt
     query.extend(value.map(|value| (name, value.to_string())));
 }
 
-/// Reads a list and prints it, in words as `shown` says.
-pub(crate) async fn print_list(
+/// Reads a list and prints it: these columns for people, or that there is nothing.
+async fn print_list(
     api: &Api,
-    path: &[&str],
+    list: &str,
     query: &Query,
     length: &Length,
-    shown: impl Fn(&[Value]) -> String,
+    (columns, nothing): (&str, &str),
 ) -> Result<ExitCode, Failure> {
     let most = if length.all {
         usize::MAX
     } else {
         length.limit.get()
     };
-    let (items, is_more) = api.items(path, query, most).await?;
-    show(&json!({ "items": items }), || shown(&items))?;
+    let (items, is_more) = api.items::<Value>(&["v1", list], query, most).await?;
+    let shown = show(&json!({ "items": items }), || {
+        table_of(&items, columns, nothing)
+    });
     if is_more {
         let count = items.len();
         warn(&format!(
             "these are the first {count}; --limit or --all shows more"
         ));
     }
-    Ok(ExitCode::SUCCESS)
+    shown
 }
 
 pub(crate) async fn spans(arguments: SpansArguments, api: &Api) -> Result<ExitCode, Failure> {
@@ -236,8 +237,8 @@ pub(crate) async fn spans(arguments: SpansArguments, api: &Api) -> Result<ExitCo
     add(&mut query, "cause", arguments.cause);
     add(&mut query, "excluded", arguments.excluded.then_some(true));
     arguments.period.add_to(&mut query);
-    let shown = |spans: &[Value]| table_of(spans, SPANS, "No spans.");
-    print_list(api, &["v1", "spans"], &query, &arguments.length, shown).await
+    let shown = (SPANS, "No spans.");
+    print_list(api, "spans", &query, &arguments.length, shown).await
 }
 
 pub(crate) async fn usages(arguments: UsagesArguments, api: &Api) -> Result<ExitCode, Failure> {
@@ -247,30 +248,8 @@ pub(crate) async fn usages(arguments: UsagesArguments, api: &Api) -> Result<Exit
     add(&mut query, "accepted_to", arguments.accepted_to);
     add(&mut query, "window", Some(arguments.window));
     add(&mut query, "group_by", arguments.group_by);
-    let shown = |sums: &[Value]| {
-        let sums: Vec<Value> = sums.iter().map(by_the_hour).collect();
-        table_of(&sums, SUMS, "No usages.")
-    };
-    print_list(api, &["v1", "usages"], &query, &arguments.length, shown).await
-}
-
-/// A sum with its amounts as they are billed: those that have a unit by the hour, and the exact ones behind them.
-fn by_the_hour(sum: &Value) -> Value {
-    let mut shown = sum.clone();
-    for measure in shown["measures"].as_array_mut().into_iter().flatten() {
-        let amount = Amount::deserialize(&*measure).ok();
-        if let Some(words) = amount.and_then(|amount| hourly(&amount)) {
-            *measure = json!(words);
-        }
-    }
-    shown
-}
-
-fn hourly(amount: &Amount) -> Option<String> {
-    let (name, hourly) = (amount.hourly()?.name, amount.by_the_hour()?);
-    let (exact, unit) = (amount.amount.as_ref()?, amount.unit.as_ref()?);
-    let measure = &amount.measure;
-    Some(format!("{measure} {hourly} {name} ({exact} {unit}·ms)"))
+    let shown = (SUMS, "No usages.");
+    print_list(api, "usages", &query, &arguments.length, shown).await
 }
 
 pub(crate) async fn suspended(
@@ -298,6 +277,6 @@ pub(crate) async fn audit(arguments: AuditArguments, api: &Api) -> Result<ExitCo
         };
         add(&mut query, "span", Some(span));
     }
-    let shown = |acts: &[Value]| table_of(acts, ACTS, "No actions.");
-    print_list(api, &["v1", "audit"], &query, &arguments.length, shown).await
+    let shown = (ACTS, "No actions.");
+    print_list(api, "audit", &query, &arguments.length, shown).await
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use comfy_table::presets;
 use comfy_table::{CellAlignment, Row, Table};
+use sampler_api::Amount;
 use sampler_verify::Target;
 use sampler_verify::moment::{InWords, Millis};
 use serde::{Deserialize, Serialize};
@@ -95,12 +96,25 @@ fn words(name: &str, value: &Value) -> String {
         (Value::String(text), _) => printable(text),
         (Value::Array(items), _) if items.is_empty() => NOTHING.to_owned(),
         (Value::Array(items), _) => joined(items.iter().map(|it| words("", it)), ", "),
-        (Value::Object(members), _) => match Target::deserialize(value) {
-            Ok(target) => printable(&target.to_string()),
-            Err(_) => joined(members.values().map(|it| words("", it)), " "),
-        },
+        (Value::Object(members), _) => {
+            let target = Target::deserialize(value).map(|target| target.to_string());
+            let known = target.ok().or_else(|| by_the_hour(value));
+            match known {
+                Some(words) => printable(&words),
+                None => joined(members.values().map(|it| words("", it)), " "),
+            }
+        }
         _ => printable(&value.to_string()),
     }
+}
+
+/// An amount as it is billed: by the hour, where it has a unit, with the exact one behind it.
+fn by_the_hour(value: &Value) -> Option<String> {
+    let amount = Amount::deserialize(value).ok()?;
+    let (name, hourly) = (amount.hourly()?.name, amount.by_the_hour()?);
+    let (exact, unit) = (amount.amount.as_ref()?, amount.unit.as_ref()?);
+    let measure = &amount.measure;
+    Some(format!("{measure} {hourly} {name} ({exact} {unit}·ms)"))
 }
 
 fn joined(words: impl Iterator<Item = String>, separator: &str) -> String {

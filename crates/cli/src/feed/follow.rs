@@ -7,7 +7,8 @@ use sampler_verify::moment::{HOUR, InWords, Millis};
 use serde_json::Value;
 
 use super::gap::Gap;
-use super::outside::{Live, Outside};
+use super::outside::Outside;
+use super::platform::Live;
 use super::report::{Report, sentence};
 use super::state::{Cursor, Kind, Mark, Refused, Step, Tracked};
 use super::store::Store;
@@ -60,7 +61,7 @@ pub(super) struct Feed<O> {
 impl Feed<Live> {
     /// Runs until it has caught up, or for ever.
     pub(super) async fn run(&mut self) -> Result<(), Failure> {
-        self.outside.platform.check().await?;
+        self.outside.check().await?;
         let mut has_worked = false;
         loop {
             match self.round().await {
@@ -248,7 +249,7 @@ impl<O: Outside> Feed<O> {
         let now = self.outside.now();
         let until = now - 2 * self.how.min_age;
         let ended_at = |task: &Tracked| match found.get(task.key()) {
-            Some(found) => Some(found.updated_at).filter(|at| found.has_ended && *at <= until),
+            Some(ended_at) => ended_at.filter(|at| *at <= until),
             None => (task.last <= until).then_some(now),
         };
         let ended = tasks

@@ -1,22 +1,27 @@
-//! The Cloud Controller's API (v3): usage events, and what runs now.
+//! The Cloud Controller's API (v3): usage events, and what runs now. The receiver: its open spans, and its events.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Display;
 use std::sync::Arc;
 
 use sampler_service::oauth::ClientCredentials;
-use sampler_verify::moment::parse_moment;
+use sampler_verify::moment::{Millis, parse_moment};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
 use super::mapping::Mapping;
-use super::outside::{EventPage, Listed, TaskState};
-use super::state::{Kind, Mark, Tracked, measures, one};
+use super::outside::{EventPage, Listed, Outside};
+use super::state::{Kind, Mark, Refused, Tracked, measures, one};
 use super::usage_event::{Record, UsageEvent, text};
 use crate::api::{Api, ApiError, Query};
 use crate::connection::{Token, client_of_platform};
+use crate::event::SpanSeen;
+use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
+use crate::moment;
+use crate::output::{Progress, warn};
 
 /// Who has one of these sees all usage events. Anybody else gets empty lists.
 const SCOPES: [&str; 3] = [
@@ -30,12 +35,16 @@ const PER_PAGE: usize = 5_000;
 const TASKS_PER_REQUEST: usize = 50;
 /// How many pages one list may have.
 const PAGES_MAX: u64 = 10_000;
+/// How many events are sent at once.
+const BATCH: usize = 500;
 
+/// The platform and the receiver.
 #[derive(Debug)]
-pub(super) struct Platform {
-    api: Api,
+pub(super) struct Live {
+    platform: Api,
     client: Arc<ClientCredentials>,
     mapping: Mapping,
+    receiver: Api,
 }
 
 /// A page of a list.
@@ -53,68 +62,44 @@ struct Pagination {
     next: Option<Value>,
 }
 
-impl Platform {
-    pub(super) fn new(api: Url, client_id: &str, mapping: Mapping) -> Result<Self, Failure> {
+impl Live {
+    pub(super) fn new(
+        api: Url,
+        client_id: &str,
+        mapping: Mapping,
+        receiver: Api,
+    ) -> Result<Self, Failure> {
         let client = client_of_platform(&api, client_id)?;
         Ok(Self {
-            api: Api::at(api, Token::Client(client.clone()))?,
+            platform: Api::at(api, Token::Client(client.clone()))?,
             client,
             mapping,
+            receiver,
         })
     }
 
     /// Makes sure that this is a platform, and that its client sees everything.
     pub(super) async fn check(&self) -> Result<(), Failure> {
         let token = self.client.token().await;
-        let token = token.map_err(|error| self.unanswered(&error.to_string()))?;
+        let token = token.map_err(|error| self.failed(error))?;
         let mut scopes = token.scope().unwrap_or_default().split(' ');
         if scopes.any(|scope| SCOPES.contains(&scope)) {
             return Ok(());
         }
-        Err(self.unanswered(&format!(
+        Err(self.failed(format!(
             "the client gets none of the scopes that see all usage events: it needs {}",
             SCOPES[0]
         )))
     }
 
-    /// The events after a mark, if it is still there. There is no `order_by`: the platform's own order is
-    /// the one that `after_guid` goes by.
-    pub(super) async fn events(
-        &self,
-        record: Record,
-        mark: Option<&Mark>,
-    ) -> Result<Option<EventPage>, Failure> {
-        let mut query = vec![("per_page", PER_PAGE.to_string())];
-        query.extend(mark.map(|mark| ("after_guid", mark.guid.clone())));
-        let page = self.page::<Value>(record.path(), &query).await;
-        if let Some(mark) = mark {
-            let found = self.made(record, &mark.guid).await?;
-            let refused = page.as_ref().err().filter(|it| it.status() == Some(422));
-            let is_gone =
-                refused.is_some_and(|it| found.is_none() || it.message.contains("After guid"));
-            // After another purge the same GUID is there again, with another time.
-            let is_other = found.is_some_and(|found| found != mark.created_at);
-            if is_other || is_gone {
-                return Ok(None);
-            }
-        }
-        let page = page.map_err(|error| self.failed(&error))?;
-        let rows = page.resources.iter();
-        let events = rows.map(|row| UsageEvent::read(record, row, &self.mapping));
-        let events: Result<Vec<UsageEvent>, String> = events.collect();
-        let events = events.map_err(|why| self.unanswered(&why))?;
-        let is_last = events.is_empty() || page.pagination.next.is_none();
-        Ok(Some(EventPage { events, is_last }))
-    }
-
     /// When a usage event was made, as the platform writes it.
     async fn made(&self, record: Record, guid: &str) -> Result<Option<String>, Failure> {
         let path = ["v3", record.path(), guid];
-        let row = match self.api.get(&path, &Query::new()).await {
+        let row = match self.platform.get(&path, &Query::new()).await {
             Err(error) if error.status() == Some(404) => return Ok(None),
             answer => answer.and_then(|answer| answer.read::<Value>()),
         };
-        let row = row.map_err(|error| self.failed(&error))?;
+        let row = row.map_err(|error| self.failed(error))?;
         Ok(text(&row, "/created_at").map(str::to_owned))
     }
 
@@ -123,7 +108,7 @@ impl Platform {
         list: &str,
         query: &Query,
     ) -> Result<Page<T>, ApiError> {
-        self.api.get(&["v3", list], query).await?.read()
+        self.platform.get(&["v3", list], query).await?.read()
     }
 
     /// A list with all of its pages, by GUID. If a row goes while pages are read, another can be missed, so a list of
@@ -136,7 +121,7 @@ impl Platform {
                 query.push(("per_page", PER_PAGE.to_string()));
                 query.push(("page", number.to_string()));
                 let page = self.page::<Row>(list, &query).await;
-                let page = page.map_err(|error| self.failed(&error))?;
+                let page = page.map_err(|error| self.failed(error))?;
                 let included = page.included.into_iter();
                 let included = included.flat_map(HashMap::into_values).flatten();
                 let rows = page.resources.into_iter().chain(included);
@@ -150,17 +135,6 @@ impl Platform {
             }
         }
         Ok(all)
-    }
-
-    pub(super) async fn running(&self, record: Record) -> Result<Listed, Failure> {
-        let mut listed = match record {
-            Record::Services => self.services().await?,
-            Record::Apps => self.apps().await?,
-        };
-        // Also those without a space.
-        let organizations = self.all("organizations", &Query::new()).await?;
-        listed.organizations = organizations.into_keys().collect();
-        Ok(listed)
     }
 
     async fn services(&self) -> Result<Listed, Failure> {
@@ -241,32 +215,115 @@ impl Platform {
         Ok(spaces.collect())
     }
 
-    /// Looks tasks up. A missing task is gone.
-    pub(super) async fn tasks(
+    /// The platform gives no answer that can be used.
+    fn failed(&self, why: impl Display) -> Failure {
+        let base = self.platform.base();
+        Failure::Unanswered(format!("Cloud Foundry at {base}: {why}"))
+    }
+
+    /// The receiver gives none.
+    fn unanswered(&self, why: impl Display) -> Failure {
+        let base = self.receiver.base();
+        Failure::Unanswered(format!("Sampler at {base}: {why}"))
+    }
+}
+
+impl Outside for Live {
+    fn now(&self) -> Millis {
+        moment::now()
+    }
+
+    /// The events after a mark, if it is still there. There is no `order_by`: the platform's own order is
+    /// the one that `after_guid` goes by.
+    async fn events(
         &self,
-        guids: &[String],
-    ) -> Result<HashMap<String, TaskState>, Failure> {
+        record: Record,
+        mark: Option<&Mark>,
+    ) -> Result<Option<EventPage>, Failure> {
+        let mut query = vec![("per_page", PER_PAGE.to_string())];
+        query.extend(mark.map(|mark| ("after_guid", mark.guid.clone())));
+        let page = self.page::<Value>(record.path(), &query).await;
+        if let Some(mark) = mark {
+            let found = self.made(record, &mark.guid).await?;
+            let refused = page.as_ref().err().filter(|it| it.status() == Some(422));
+            let is_gone =
+                refused.is_some_and(|it| found.is_none() || it.message.contains("After guid"));
+            // After another purge the same GUID is there again, with another time.
+            let is_other = found.is_some_and(|found| found != mark.created_at);
+            if is_other || is_gone {
+                return Ok(None);
+            }
+        }
+        let page = page.map_err(|error| self.failed(error))?;
+        let rows = page.resources.iter();
+        let events = rows.map(|row| UsageEvent::read(record, row, &self.mapping));
+        let events: Result<Vec<UsageEvent>, String> = events.collect();
+        let events = events.map_err(|why| self.failed(why))?;
+        let is_last = events.is_empty() || page.pagination.next.is_none();
+        Ok(Some(EventPage { events, is_last }))
+    }
+
+    async fn running(&self, record: Record) -> Result<Listed, Failure> {
+        let mut listed = match record {
+            Record::Services => self.services().await?,
+            Record::Apps => self.apps().await?,
+        };
+        // Also those without a space.
+        let organizations = self.all("organizations", &Query::new()).await?;
+        listed.organizations = organizations.into_keys().collect();
+        Ok(listed)
+    }
+
+    async fn tasks(&self, guids: &[String]) -> Result<HashMap<String, Option<Millis>>, Failure> {
         let mut found = HashMap::new();
         for part in guids.chunks(TASKS_PER_REQUEST) {
             let rows = self.all("tasks", &vec![("guids", part.join(","))]).await?;
             found.extend(rows.into_iter().filter_map(|(guid, row)| {
+                let has_ended = matches!(row.state.as_deref(), Some("SUCCEEDED" | "FAILED"));
                 let updated_at = row.updated_at.or(row.created_at)?;
-                let state = TaskState {
-                    has_ended: matches!(row.state.as_deref(), Some("SUCCEEDED" | "FAILED")),
-                    updated_at: parse_moment(&updated_at).ok()?,
-                };
-                Some((guid, state))
+                let updated_at = parse_moment(&updated_at).ok()?;
+                Some((guid, has_ended.then_some(updated_at)))
             }));
         }
         Ok(found)
     }
 
-    fn failed(&self, error: &ApiError) -> Failure {
-        self.unanswered(&error.message)
+    async fn open_spans(&self, organizations: &BTreeSet<String>) -> Result<Vec<SpanSeen>, Failure> {
+        let mut spans: Vec<SpanSeen> = Vec::new();
+        for id in organizations {
+            // Not by state: what is suspended may be open, too.
+            let now = self.now().to_string();
+            let query = vec![("organization_id", id.clone()), ("from", now)];
+            let take = |page: Vec<SpanSeen>| {
+                spans.extend(page.into_iter().filter(|span| span.end.is_none()));
+            };
+            let read = self.receiver.each_page(&["v1", "spans"], query, take).await;
+            read.map_err(|error| self.unanswered(error))?;
+        }
+        Ok(spans)
     }
 
-    fn unanswered(&self, why: &str) -> Failure {
-        Failure::Unanswered(format!("Cloud Foundry at {}: {why}", self.api.base()))
+    async fn post(&self, bodies: &[&Value]) -> Result<Refused, Failure> {
+        let mut refused = Refused::new();
+        // A report names more refusals than a batch has events.
+        for part in bodies.chunks(BATCH) {
+            let events = (0..).zip(part).map(|(line, body)| FileEvent {
+                line,
+                is_cloud_event: false,
+                body: body.to_string(),
+            });
+            let mut sender = Sender::new(&self.receiver, BATCH, Progress::hidden());
+            let sent = sender.send_events(events).await;
+            sent.map_err(|failure| self.unanswered(failure))?;
+            let refusals = sender.finish().refusals.into_iter();
+            refused.extend(refusals.filter_map(|refusal| {
+                let (status, detail) = (refusal.status, &refusal.problem.detail);
+                warn(&format!("an event is refused with {status}: {detail}"));
+                let body = part.get(usize::try_from(refusal.line).ok()?)?;
+                Some((body["id"].as_str()?.to_owned(), refusal))
+            }));
+        }
+        Ok(refused)
     }
 }
 

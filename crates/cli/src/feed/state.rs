@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use sampler_api::Problem;
 use sampler_verify::Target;
 use sampler_verify::moment::{DAY, Millis, parse_moment};
 use sampler_verify::quantity::{self, Measure};
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use super::translate::translate;
 use super::usage_event::{Record, UsageEvent};
 use crate::event::Event;
+use crate::events::Refusal;
 
 /// How long the end of something is remembered, in ms of the platform's time: clocks of API servers differ less, and a
 /// note that something runs is not so late.
@@ -210,20 +210,6 @@ pub(super) struct Step {
 /// Events that the receiver refuses for good, by their ids.
 pub(super) type Refused = BTreeMap<String, Refusal>;
 
-/// Why an event is refused.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Refusal {
-    pub(super) status: u16,
-    pub(super) problem: Problem,
-}
-
-impl Refusal {
-    /// Whether the target has an open span already.
-    fn is_open(&self) -> bool {
-        self.problem.name() == OPEN_SPAN
-    }
-}
-
 impl Change {
     /// An event for the receiver, and what is known once that has it.
     pub(super) fn posting(id: String, event: Event, phase: Phase, unknown: Vec<Unknown>) -> Self {
@@ -256,9 +242,9 @@ impl Change {
         let kind = self.body.as_ref().and_then(|body| body["type"].as_str());
         match (refusal, kind, &self.phase) {
             (Some(_), Some("update"), _) => None,
-            (Some(refusal), Some("start"), Some(Phase::Started(it))) if !refusal.is_open() => {
-                Some(Phase::Refused(it.last))
-            }
+            // An open span is one of it, so it is started all the same.
+            (Some(it), Some("start"), phase) if it.problem.name() == OPEN_SPAN => phase.clone(),
+            (Some(_), Some("start"), Some(Phase::Started(it))) => Some(Phase::Refused(it.last)),
             (_, _, phase) => phase.clone(),
         }
     }

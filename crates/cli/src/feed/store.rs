@@ -17,7 +17,7 @@ use crate::failure::Failure;
 /// The name of the file with refusals, beside the state.
 const REFUSED: &str = "refused.ndjson";
 
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
     /// The platform that the state is of: cursors of one mean nothing to another.
@@ -50,10 +50,7 @@ impl Store {
                 .map_err(|error| wrong(&format!("this is not the state of a feed: {error}")))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Document {
                 platform: platform.to_string(),
-                services: FeedState::default(),
-                apps: FeedState::default(),
-                pending: None,
-                unknown: Vec::new(),
+                ..Document::default()
             },
             Err(error) => return Err(wrong(&error)),
         };
@@ -155,9 +152,9 @@ impl Store {
         let lines = step.changes.iter().filter_map(|change| {
             let refusal = change.refusal(refused)?;
             let (status, problem) = (refusal.status, &refusal.problem);
-            Some(json!({ "event": change.body, "status": status, "problem": problem }))
+            let line = json!({ "event": change.body, "status": status, "problem": problem });
+            Some(format!("{line}\n"))
         });
-        let lines = lines.map(|line| line.to_string() + "\n");
         let lines: String = lines.collect();
         let path = self.path.with_file_name(REFUSED);
         append(&path, &lines).map_err(|error| failed(&path, &error))

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use super::world::{BEGIN, Foundation};
 use super::{Faults, Numbers};
 use crate::event::SpanSeen;
+use crate::events::Refusal;
 use crate::failure::Failure;
-use crate::feed::outside::{EventPage, Listed, Outside, TaskState};
-use crate::feed::state::{Mark, Refusal, Refused};
+use crate::feed::outside::{EventPage, Listed, Outside};
+use crate::feed::state::{Mark, Refused};
 use crate::feed::usage_event::Record;
 
 /// How the feed learns that it is killed.
@@ -113,7 +114,7 @@ impl Outside for Rc<Simulated> {
         })
     }
 
-    async fn tasks(&self, _: &[String]) -> Result<HashMap<String, TaskState>, Failure> {
+    async fn tasks(&self, _: &[String]) -> Result<HashMap<String, Option<Millis>>, Failure> {
         Ok(HashMap::new())
     }
 
@@ -133,6 +134,7 @@ impl Outside for Rc<Simulated> {
             for body in &bodies[..sent] {
                 if !receiver.take(body) {
                     let refusal = Refusal {
+                        line: 0,
                         status: 422,
                         problem: Problem::default(),
                     };

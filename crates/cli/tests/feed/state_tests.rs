@@ -1,3 +1,4 @@
+use sampler_api::Problem;
 use serde_json::json;
 
 use super::super::mapping::Mapping;
@@ -64,6 +65,7 @@ fn changes(guid: &str, at: Millis, was: i64, now: i64) -> UsageEvent {
 fn refused(id: &str, is_open: bool) -> Refused {
     let kind = if is_open { "open-span" } else { "other" };
     let refusal = Refusal {
+        line: 0,
         status: 409,
         problem: Problem {
             r#type: format!("/problems/{kind}"),

@@ -5,7 +5,8 @@ use sampler_api::Problem;
 use sampler_verify::Target;
 
 use crate::event::Event;
-use crate::feed::state::{Bound, Change, Cursor, Mark, Phase, Refusal};
+use crate::events::Refusal;
+use crate::feed::state::{Bound, Change, Cursor, Mark, Phase};
 
 fn platform() -> Url {
     Url::parse("https://api.example.com").unwrap()
@@ -31,6 +32,7 @@ fn step(guid: &str) -> Step {
 
 fn refused(id: &str) -> Refused {
     let refusal = Refusal {
+        line: 0,
         status: 409,
         problem: Problem::default(),
     };
