@@ -9,8 +9,6 @@ use sampler_testkit::program::{RECEIVER, WORKER, build};
 use sampler_testkit::workspace_dir;
 use similar::TextDiff;
 
-use crate::kubernetes;
-
 /// Documents: the path of each, and the program and argument whose output it is.
 const GENERATED: [(&str, &str, &str); 5] = [
     ("docs/settings-receiver.md", RECEIVER, "--help-settings"),
@@ -19,6 +17,11 @@ const GENERATED: [(&str, &str, &str); 5] = [
     ("docs/metrics-receiver.md", RECEIVER, "--help-metrics"),
     ("docs/metrics-worker.md", WORKER, "--help-metrics"),
 ];
+
+/// The rules that Prometheus reads.
+const ALERTS: &str = "deploy/alerts.yml";
+/// The document that is made of them.
+const RULES: &str = "deploy/kubernetes/alerts.yaml";
 
 /// Writes all documents, or only compares them.
 pub(crate) fn run(check: bool) -> Result<()> {
@@ -29,7 +32,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
         let text = generate(&programs.join(program), argument);
         (*document, text)
     });
-    let rules = (kubernetes::RULES, kubernetes::rules());
+    let rules = (RULES, rules());
     for (document, text) in of_programs.chain([rules]) {
         let text = text.with_context(|| format!("making {document}"))?;
         let path = workspace_dir().join(document);
@@ -66,4 +69,37 @@ fn generate(program: &Path, argument: &str) -> Result<String> {
         program.display()
     );
     String::from_utf8(output.stdout).context("not UTF-8")
+}
+
+/// The rules as a resource of the Prometheus operator.
+fn rules() -> Result<String> {
+    let alerts = fs::read_to_string(workspace_dir().join(ALERTS)).context(ALERTS)?;
+    Ok(rules_of(&alerts))
+}
+
+fn rules_of(alerts: &str) -> String {
+    let head = "# Made of deploy/alerts.yml by `cargo xtask docs`.\n\
+                apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  \
+                name: sampler\n  labels: { app.kubernetes.io/part-of: sampler }\nspec:\n";
+    let lines = alerts
+        .lines()
+        .skip_while(|line| !line.starts_with("groups:"));
+    lines.fold(head.to_owned(), |text, line| match line {
+        "" => text + "\n",
+        line => text + "  " + line + "\n",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_the_alerts_moved_in() {
+        let rules = rules_of("# About.\n\ngroups:\n  - name: a\n\n    rules: []\n");
+        assert!(
+            rules.ends_with("spec:\n  groups:\n    - name: a\n\n      rules: []\n"),
+            "{rules}"
+        );
+    }
 }

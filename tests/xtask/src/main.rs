@@ -1,13 +1,9 @@
 //! The project's own commands: `cargo xtask <command>`.
 
-mod audit;
-mod bench;
-mod chaos;
 mod checks;
 mod docs;
-mod kubernetes;
 mod package;
-mod shell;
+mod runs;
 mod tools;
 mod up;
 
@@ -79,11 +75,11 @@ async fn main() -> ExitCode {
         Command::Up(arguments) => up::run(arguments).await,
         Command::Test { filters } => checks::test(&filters).await,
         Command::Ci => checks::ci().await,
-        Command::Model { scenarios } => checks::model(&scenarios),
-        Command::Sim { arguments } => checks::simulate(&arguments),
-        Command::Bench { arguments } => bench::bench(&arguments),
-        Command::Chaos { arguments } => chaos::run_chaos(&arguments),
-        Command::Package { unchecked } => package::run(unchecked),
+        Command::Model { scenarios } => runs::run_fast("sampler-model", &scenarios),
+        Command::Sim { arguments } => runs::run_fast("sampler-simulation", &arguments),
+        Command::Bench { arguments } => runs::run_bench(&arguments),
+        Command::Chaos { arguments } => runs::run_chaos(&arguments),
+        Command::Package { unchecked } => package::package(unchecked),
         Command::Docs { check } => docs::run(check),
     };
     match result {

@@ -1,23 +1,26 @@
 //! `package`: what `cf push` takes, in a folder for each app of the manifest.
 
-mod zig;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use sampler_testkit::program::{CLI, RECEIVER, WORKER};
-use sampler_testkit::target_dir;
+use sampler_testkit::{target_dir, workspace_dir};
 
-use crate::audit::{Unreachable, run_audit};
+use crate::checks::run_audit;
+use crate::tools::{LINKING, run};
 
 /// Where the folders lie, below the folder that cargo builds into; the manifest says so, too.
 const FOLDER: &str = "deploy";
 /// What starts a process where the manifest names no command.
 const PROCFILE: &str = "Procfile";
-/// The crate of the command line.
-const CLI_CRATE: &str = "sampler-cli";
+/// The C library of the stack `cflinuxfs4`.
+const GLIBC: &str = "2.35";
+
+/// The profile of what is pushed.
+const PROFILE: &str = "cloud";
 
 /// An app of the manifest.
 struct App {
@@ -28,17 +31,20 @@ struct App {
     command: &'static str,
 }
 
-const RECEIVER_APP: App = App {
-    folder: "receiver",
-    program: RECEIVER,
-    command: "./sampler-receiver",
-};
-const WORKER_APP: App = App {
-    folder: "worker",
-    program: WORKER,
-    command: "./sampler-worker",
-};
-const FEED_APP: App = App {
+const PROGRAMS: [App; 2] = [
+    App {
+        folder: "receiver",
+        program: RECEIVER,
+        command: "./sampler-receiver",
+    },
+    App {
+        folder: "worker",
+        program: WORKER,
+        command: "./sampler-worker",
+    },
+];
+
+const FEED: App = App {
     folder: "feed",
     program: CLI,
     command: "./sampler feed cloud-foundry",
@@ -46,23 +52,21 @@ const FEED_APP: App = App {
 
 /// Checks what is built in, builds all programs for the platform, and lays each out. A package that is
 /// `unchecked` may hold known weaknesses.
-pub(crate) fn run(unchecked: bool) -> Result<()> {
-    run_audit(if unchecked {
-        Unreachable::Passes
-    } else {
-        Unreachable::Fails
-    })?;
-    let built = zig::build(&[RECEIVER, WORKER])?;
-    lay_out(&RECEIVER_APP, &built)?;
-    lay_out(&WORKER_APP, &built)?;
+pub(crate) fn package(unchecked: bool) -> Result<()> {
+    run_audit(unchecked)?;
+    lay_out(&PROGRAMS, &[RECEIVER, WORKER])?;
     // By itself: the command line asks for features of shared crates that the programs do not have.
-    lay_out(&FEED_APP, &zig::build(&[CLI_CRATE])?)
+    lay_out(&[FEED], &["sampler-cli"])
 }
 
-fn lay_out(app: &App, built: &Path) -> Result<()> {
-    let folder = target_dir().join(FOLDER).join(app.folder);
-    fill(app, &built.join(app.program), &folder)
-        .with_context(|| format!("packing {}", folder.display()))
+fn lay_out(apps: &[App], packages: &[&str]) -> Result<()> {
+    let built = build(packages)?;
+    for app in apps {
+        let folder = target_dir().join(FOLDER).join(app.folder);
+        fill(app, &built.join(app.program), &folder)
+            .with_context(|| format!("packing {}", folder.display()))?;
+    }
+    Ok(())
 }
 
 fn fill(app: &App, program: &Path, folder: &Path) -> Result<()> {
@@ -78,4 +82,61 @@ fn fill(app: &App, program: &Path, folder: &Path) -> Result<()> {
     let megabytes = bytes as f64 / f64::from(1 << 20);
     eprintln!("==> {}: {megabytes:.1} MiB", folder.display());
     Ok(())
+}
+
+/// Builds these packages for this machine's processor, against an older C library than its own: with the linker and the
+/// headers of zig. Returns the folder of the programs.
+fn build(packages: &[&str]) -> Result<PathBuf> {
+    let tools = LINKING.folder()?;
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut command = Command::new(tools.join("bin/cargo-zigbuild"));
+    command
+        .args(["zigbuild", "--locked", "--profile", PROFILE])
+        .args(["--target", &format!("{target}.{GLIBC}")])
+        .args(packages.iter().flat_map(|package| ["--package", package]))
+        .env("CARGO_ZIGBUILD_ZIG_PATH", tools.join("ziglang/zig"))
+        .current_dir(workspace_dir());
+    run(&mut command)?;
+    Ok(target_dir().join(&target).join(PROFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn images_that_are_built_on_are_pinned_by_digest() {
+        let (docker, compose) = (
+            include_str!("../../../Dockerfile"),
+            include_str!("../../../compose.yaml"),
+        );
+        let toolchain: toml::Table = include_str!("../../../rust-toolchain.toml")
+            .parse()
+            .unwrap();
+        let version = toolchain["toolchain"]["channel"].as_str().unwrap();
+        let builder = docker
+            .lines()
+            .find_map(|line| line.strip_prefix("ARG BUILDER="));
+        let pinned = format!("docker.io/library/rust:{version}-bookworm@sha256:");
+        assert!(builder.unwrap().starts_with(&pinned), "{builder:?}");
+        // Others are stages of the file itself, or nothing.
+        let foreign = docker
+            .lines()
+            .filter(|line| line.starts_with("FROM ") && line.contains([':', '$']));
+        assert_eq!(foreign.collect::<Vec<_>>(), ["FROM ${BUILDER} AS source"]);
+        let images = compose
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("image: "));
+        for image in images {
+            assert!(image.contains("@sha256:"), "{image}");
+        }
+    }
+
+    /// Without tokens a program listens on its loopback alone, which no published port reaches.
+    #[test]
+    fn what_compose_starts_listens_where_its_ports_lead() {
+        let compose = include_str!("../../../compose.yaml");
+        let (_, programs) = compose.split_once("  abacus:").unwrap();
+        let published = programs.matches("ports: ").count();
+        let shared = programs.matches("environment: *settings").count();
+        assert_eq!(published, programs.matches("HOST: ").count() + shared);
+    }
 }

@@ -1,15 +1,13 @@
-//! Programs that others publish, fetched by pip: every machine that has Python has it, and building
-//! them takes minutes.
+//! Running other programs, and fetching those that others publish: by pip, because every machine that has Python has
+//! it, and building them takes minutes.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
-use sampler_testkit::target_dir;
-
-use crate::shell::run_named;
+use anyhow::{Context, Result, ensure};
+use sampler_testkit::{target_dir, workspace_dir};
 
 /// Tools that are fetched together. Their files are pinned by hashes: nobody who can change the index
 /// can change what is checked or released.
@@ -71,10 +69,46 @@ impl Tools {
             .arg(&fresh)
             .arg("--requirement")
             .arg(&list);
-        run_named("python3", &mut pip)?;
+        run(&mut pip)?;
         // Renamed last, so that the folder is complete.
         fs::rename(&fresh, folder).context("putting the tools into their place")
     }
+}
+
+/// A command that runs cargo in the workspace.
+pub(crate) fn cargo(args: &[&str]) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(args).current_dir(workspace_dir());
+    command
+}
+
+/// Says what is run, runs it with our own output, and fails as it does.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let line = line(command);
+    eprintln!("==> {line}");
+    let status = command.status();
+    let status = status.with_context(|| format!("starting {line}"))?;
+    ensure!(status.success(), "{line}: {status}");
+    Ok(())
+}
+
+/// Whether a command succeeds; otherwise its errors are shown.
+pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
+    let line = line(command);
+    let output = command.output();
+    let output = output.with_context(|| format!("starting {line}"))?;
+    if !output.status.success() {
+        eprintln!("{line}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(output.status.success())
+}
+
+fn line(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name();
+    let words = program.into_iter().chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
 }
 
 #[cfg(test)]

@@ -1,22 +1,20 @@
 //! `up`: all of Sampler on this machine, with example events.
 
-mod cli;
 mod events;
-mod progress;
 mod system;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
+use sampler_testkit::program::{CLI, binary};
 use sampler_testkit::{now_millis, workspace_dir};
-use sampler_verify::words::{counted, form};
+use tokio::process::Command;
 
-use cli::Cli;
 use events::Events;
-use progress::Progress;
-use system::{ExtendedLimits, System};
+use system::System;
 
 /// What the repository brings to replay.
 const EXAMPLE: &str = "examples/events.ndjson";
@@ -61,9 +59,7 @@ enum Upstream {
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let now = now_millis();
     let events = read_events(&arguments, now)?;
-    let earliest = events.as_ref().map(|events| events.earliest);
-    let limits = ExtendedLimits::for_events(earliest, now);
-    let system = System::start(&arguments, &limits).await?;
+    let system = System::start(&arguments).await?;
     let result = tokio::select! {
         result = show(&arguments, &system, events) => result,
         _ = tokio::signal::ctrl_c() => Ok(()),
@@ -92,9 +88,10 @@ async fn show(arguments: &Arguments, system: &System, events: Option<Events>) ->
         // The verifier must know all events behind the spans: not those of an earlier run.
         if !arguments.keep {
             let words = cli.verify(&events.path)?;
-            println!("{}", cli.line(&words));
+            let line = format!("{} {}", cli.program.display(), words.join(" "));
+            println!("{line}");
             is_right &= cli.run(&words).await?.success();
-            again = Some(cli.line(&words));
+            again = Some(line);
         }
         ensure!(
             is_right || !arguments.once,
@@ -139,26 +136,73 @@ async fn wait_until_overtaken(system: &System, events: &Events) -> Result<()> {
 
 /// Waits until all stopped spans are complete, or nothing moves any more.
 async fn wait_for_completion(system: &System) -> Result<()> {
-    let progress = Progress::new(system.stopped().await?);
+    let stopped = system.stopped().await?;
     let mut before = None;
     let mut moved_at = Instant::now();
     loop {
-        let incomplete = system.incomplete().await?;
-        progress.update(incomplete, system.counted());
+        let (incomplete, usages) = (system.incomplete().await?, system.counted());
+        if before != Some((incomplete, usages)) {
+            (before, moved_at) = (Some((incomplete, usages)), Instant::now());
+            let complete = stopped.saturating_sub(incomplete);
+            eprintln!("{complete} of {stopped} stopped spans are complete; usages: {usages}");
+        }
         if incomplete == 0 {
             return Ok(());
         }
-        let now = Some((incomplete, system.counted()));
-        if now != before {
-            (before, moved_at) = (now, Instant::now());
-        }
         if moved_at.elapsed() > STALL_LIMIT {
-            let spans = counted(incomplete, "stopped span");
-            let are = form(incomplete, "is", "are");
-            eprintln!("{spans} {are} not complete, and nothing moves any more");
+            eprintln!("nothing moves any more");
             return Ok(());
         }
         system.check_alive()?;
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
+}
+
+/// The command line, as somebody uses it who has nothing set, and the receiver.
+#[derive(Debug)]
+struct Cli {
+    program: PathBuf,
+    receiver: String,
+}
+
+impl Cli {
+    async fn new(receiver: &str) -> Result<Self> {
+        Ok(Self {
+            program: binary(CLI).await?,
+            receiver: receiver.to_owned(),
+        })
+    }
+
+    /// Sends a file, and prints the outcome. Its status is 1 if an event was refused.
+    async fn send(&self, file: &Path) -> Result<ExitStatus> {
+        let file = text(file)?;
+        let words = ["events", "send", &file, "--url", &self.receiver];
+        self.run(&words.map(str::to_owned)).await
+    }
+
+    /// The words of `sampler verify` for a file.
+    fn verify(&self, file: &Path) -> Result<Vec<String>> {
+        let file = text(file)?;
+        let words = ["verify", &file, "--url", &self.receiver];
+        let how = ["--granularity", GRANULARITY, "--strict", "--all"];
+        Ok(words.into_iter().chain(how).map(str::to_owned).collect())
+    }
+
+    /// Runs it, and prints what it prints.
+    async fn run(&self, words: &[String]) -> Result<ExitStatus> {
+        let mut command = Command::new(&self.program);
+        command.args(words).stdin(Stdio::null());
+        // No token and no address of this terminal is meant for it.
+        let variables = std::env::vars_os().map(|(name, _)| name);
+        for name in variables.filter(|name| name.to_string_lossy().starts_with("SAMPLER_")) {
+            command.env_remove(name);
+        }
+        let status = command.kill_on_drop(true).status().await;
+        status.with_context(|| format!("starting {}", self.program.display()))
+    }
+}
+
+fn text(file: &Path) -> Result<String> {
+    let name = file.to_str().context("the name of the file is no text")?;
+    Ok(name.to_owned())
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Error, Result, ensure};
+use chrono::{DateTime, SecondsFormat};
 use sampler_testkit::target_dir;
 use sampler_verify::Target;
 use sampler_verify::events::{self, Columns, Format};
@@ -20,8 +21,6 @@ pub(super) struct Events {
     text: String,
     /// Added to all moments, in ms.
     offset: i64,
-    /// The earliest moment.
-    pub(super) earliest: i64,
     /// Late stops. They are sent once usages reach beyond them.
     pub(super) late: Vec<(Target, i64)>,
     /// The lines of late stops, and of later events of the same targets.
@@ -34,22 +33,19 @@ impl Events {
         let shown = path.display().to_string();
         let text = fs::read_to_string(&path).with_context(|| format!("reading {shown}"))?;
         let format = Format::of_name(&shown);
-        let format = format.with_context(|| format!("{shown} is no .ndjson, .json or .csv"))?;
+        let format = format.with_context(|| format!("{shown} is no .ndjson, .jsonl or .csv"))?;
         let all = events::read(text.as_bytes(), format, &Columns::default(), now);
         let all = all
             .map_err(Error::msg)
             .with_context(|| format!("in {shown}"))?;
-        let moments = || all.iter().map(|event| event.moment);
+        let last = all.iter().map(|event| event.moment).max().unwrap_or(now);
         let offset = match last_ago {
-            Some(ago) => {
-                now - parse_length(ago).map_err(Error::msg)? - moments().max().unwrap_or(now)
-            }
+            Some(ago) => now - parse_length(ago).map_err(Error::msg)? - last,
             None => 0,
         };
         let mut events = Self {
             path,
             offset,
-            earliest: moments().min().unwrap_or(now) + offset,
             late: Vec::new(),
             held: HashSet::new(),
             text: String::new(),
@@ -113,10 +109,13 @@ fn dated(text: &str, all: &[events::Event], offset: i64) -> Result<String> {
         };
         let mut event: Map<String, Value> = serde_json::from_str(line)?;
         if event.contains_key("specversion") {
-            return Ok(line.to_owned());
+            let time = DateTime::from_timestamp_millis(*moment).context("a time is too far off")?;
+            let time = time.to_rfc3339_opts(SecondsFormat::Millis, true);
+            event.insert("time".to_owned(), json!(time));
+        } else {
+            event.retain(|name, _| !["day", "time", "at", "after"].contains(&name.as_str()));
+            event.insert("timestamp".to_owned(), json!(moment));
         }
-        event.retain(|name, _| !["day", "time", "at", "after"].contains(&name.as_str()));
-        event.insert("timestamp".to_owned(), json!(moment));
         Ok(serde_json::to_string(&event)?)
     });
     let lines: Result<Vec<String>> = lines.collect();
@@ -190,14 +189,27 @@ mod tests {
 
     #[test]
     fn all_moments_move_by_the_same_length() {
-        let text = [line("stop", 100, "a", ""), line("stop", 60, "b", "")].join("\n");
-        let events = read(&text, Some("1h")).unwrap();
+        let cloud = format!(
+            r#"{{"specversion":"1.0","source":"s","id":"1","time":"1970-01-01T00:00:00.060Z",
+               "type":"a.stop","data":{}}}"#,
+            line("", 0, "b", "")
+        );
+        let text = [
+            line("stop", 100, "a", ""),
+            cloud.replace("\n               ", ""),
+        ];
+        let events = read(&text.join("\n"), Some("1h")).unwrap();
         let last = NOW - 3_600_000;
         assert_eq!(events.offset, last - 100);
-        assert!(events.text.contains(&format!("\"timestamp\":{last}")));
-        assert_eq!(events.earliest, NOW - 3_600_000 - 40);
-        assert_eq!(read(&text, None).unwrap().earliest, 60);
-        assert!(read(&text, Some("soon")).is_err());
+        let moved = events::read(
+            events.text.as_bytes(),
+            Format::Ndjson,
+            &Columns::default(),
+            NOW,
+        );
+        let moments: Vec<i64> = moved.unwrap().iter().map(|event| event.moment).collect();
+        assert_eq!(moments, [last, last - 40]);
+        assert!(read(&text.join("\n"), Some("soon")).is_err());
     }
 
     #[test]
@@ -205,7 +217,6 @@ mod tests {
         let path = workspace_dir().join(super::super::EXAMPLE);
         let events = Events::read(path, NOW, None).unwrap();
         assert_eq!((events.late.len(), events.held.len()), (1, 1));
-        assert!(events.earliest < NOW);
         assert!(!events.text.contains("\"day\"") && !events.text.contains("\"after\""));
     }
 }

@@ -1,11 +1,10 @@
 //! Everything that runs: MongoDB, the stand-in Abacus, the receiver, the workers.
 
 use std::fs::{self, File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use chrono::DateTime;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{CollectionOptions, ReadConcern};
 use mongodb::{Client, Collection, Database};
@@ -13,7 +12,7 @@ use sampler_testkit::abacus::{Options as AbacusOptions, StandInAbacus};
 use sampler_testkit::meter::{MeterOptions, StandInMeter};
 use sampler_testkit::mongod::{Options as SetOptions, ReplicaSet, find};
 use sampler_testkit::program::{Launch, RECEIVER, WORKER};
-use sampler_testkit::{Program, now_millis, target_dir};
+use sampler_testkit::{Program, target_dir};
 use sampler_verify::Target;
 
 use super::{Arguments, GRANULARITY, Upstream};
@@ -26,40 +25,9 @@ const UNITS: &str = "memory = \"MB\"";
 const DB_URI_VARIABLE: &str = "DB_URI";
 /// How long a program may take to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
-/// An hour in ms.
-const HOUR: i64 = 3_600_000;
-/// A day in ms.
-const DAY: i64 = 86_400_000;
-/// The receiver's slack by default, in ms.
-const USUAL_SLACK: i64 = 61 * DAY;
-
-/// How old events may be, when they are older than usual.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ExtendedLimits {
-    slack: Option<i64>,
-}
-
-impl ExtendedLimits {
-    pub(super) fn for_events(earliest: Option<i64>, now: i64) -> Self {
-        let age = earliest.map_or(0, |earliest| now - earliest);
-        // A day to spare: the replay takes its time.
-        let needed = age + DAY;
-        Self {
-            slack: (needed > USUAL_SLACK).then_some(needed),
-        }
-    }
-
-    /// Spans must be kept for longer than repeats of their events are accepted.
-    fn environment(&self) -> Vec<(&'static str, String)> {
-        let Some(slack) = self.slack else {
-            return Vec::new();
-        };
-        vec![
-            ("SAMPLER_SLACK_PAST_INTERVAL", slack.to_string()),
-            ("SAMPLER_RETENTION", (2 * slack).to_string()),
-        ]
-    }
-}
+/// How old events may be, and for how long spans are kept: examples may be old.
+const SLACK: &str = "366d";
+const RETENTION: &str = "733d";
 
 /// What the stand-in for a metering system promises.
 const METER: MeterOptions = MeterOptions {
@@ -94,7 +62,7 @@ pub(super) struct System {
 }
 
 impl System {
-    pub(super) async fn start(arguments: &Arguments, limits: &ExtendedLimits) -> Result<Self> {
+    pub(super) async fn start(arguments: &Arguments) -> Result<Self> {
         let folder = target_dir().join("up");
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         let lock = lock(&folder)?;
@@ -106,27 +74,26 @@ impl System {
             Upstream::Abacus => None,
             Upstream::Cloudevents => Some(StandInMeter::start(METER).await?),
         };
-        let common = |name: &str, log: PathBuf, port: u16| {
-            let mut launch = Launch::new(name)
-                .log_file(log)
-                .env("PORT", port.to_string());
-            launch = launch.env(DB_URI_VARIABLE, &uri);
-            launch = launch.env("COLLECTOR_URL", abacus.base_url());
-            launch = launch.env("PROVISIONING_URL", abacus.base_url());
-            launch = launch.env("SAMPLER_DIMENSION", GRANULARITY);
-            launch = launch.env("PROCESS_SCHEDULE_INTERVAL", "100");
-            let more = limits.environment().into_iter();
-            more.chain(meter.iter().flat_map(upstream_settings))
-                .fold(launch, |launch, (name, value)| launch.env(name, value))
+        let common = |name: &str, port: u16| {
+            let launch = Launch::new(name)
+                .log_file(folder.join(name).with_extension("log"))
+                .env("PORT", port.to_string())
+                .env(DB_URI_VARIABLE, &uri)
+                .env("COLLECTOR_URL", abacus.base_url())
+                .env("PROVISIONING_URL", abacus.base_url())
+                .env("SAMPLER_DIMENSION", GRANULARITY)
+                .env("SAMPLER_UNITS", UNITS)
+                .env("SAMPLER_SLACK_PAST_INTERVAL", SLACK)
+                .env("SAMPLER_RETENTION", RETENTION)
+                .env("PROCESS_SCHEDULE_INTERVAL", "100");
+            let more = meter.iter().flat_map(upstream_settings);
+            more.fold(launch, |launch, (name, value)| launch.env(name, value))
         };
-        let log = folder.join("receiver.log");
-        let receiver = common(RECEIVER, log, arguments.port)
-            .env("SAMPLER_UNITS", UNITS)
-            .start()
-            .await?;
-        let port = next_port(arguments.port)?;
-        let worker = common(WORKER, folder.join("worker.log"), port);
-        let worker = worker.start().await?;
+        let receiver = common(RECEIVER, arguments.port).start().await?;
+        // Any free one for each, or one after the other.
+        let next = arguments.port.checked_add(1);
+        let port = next.filter(|_| arguments.port > 0).unwrap_or_default();
+        let worker = common(WORKER, port).start().await?;
         Ok(Self {
             _lock: lock,
             abacus,
@@ -157,21 +124,16 @@ impl System {
         Ok(())
     }
 
-    /// The spans, as a majority has them.
-    fn spans(&self) -> Collection<Document> {
-        spans(&self.database)
-    }
-
     /// How many spans were stopped.
     pub(super) async fn stopped(&self) -> Result<u64> {
         let stopped = doc! { "end": { "$ne": null } };
-        Ok(self.spans().count_documents(stopped).await?)
+        Ok(spans(&self.database).count_documents(stopped).await?)
     }
 
     /// How many of them are not complete.
     pub(super) async fn incomplete(&self) -> Result<u64> {
         let stopped = doc! { "end": { "$ne": null }, "processing.complete": { "$ne": true } };
-        Ok(self.spans().count_documents(stopped).await?)
+        Ok(spans(&self.database).count_documents(stopped).await?)
     }
 
     /// Whether usages of an open span of this target reach beyond a moment.
@@ -180,7 +142,7 @@ impl System {
         for (name, id) in Target::FIELDS.into_iter().zip(target.ids()) {
             beyond.insert(format!("target.{name}"), id);
         }
-        Ok(self.spans().count_documents(beyond).await? > 0)
+        Ok(spans(&self.database).count_documents(beyond).await? > 0)
     }
 
     fn programs(&self) -> [&Program; 2] {
@@ -198,7 +160,7 @@ impl System {
         });
         format!(
             "\n1. Look at the console in a browser:\n   {receiver}/console\n\n{}\
-             3. Send events:\n{}\n\
+             3. Send events, as in README.md (\"The first event\")\n\n\
              4. Ask with the command line (docs/cli.md):\n\
              export SAMPLER_URL={receiver}\n\
              target/debug/sampler spans --resource-id postgres\n\
@@ -210,7 +172,6 @@ impl System {
              mongodb   {}\nlogs      target/up/*.log\n\n\
              Ctrl-C stops everything.",
             verification.unwrap_or_default(),
-            example(&receiver, now_millis()),
             self.worker.base_url(),
             self.abacus.base_url(),
             self.uri,
@@ -235,39 +196,6 @@ impl System {
     }
 }
 
-/// A start and a stop as commands, with the moments in words. They are of a resource of their own, so that
-/// the verification of what was replayed still fits.
-fn example(receiver: &str, now: i64) -> String {
-    let event = |path: &str, moment: i64, more: &str| {
-        format!(
-            "curl -i {receiver}/v1/events/{path} -H 'content-type: application/json' -d '{{\n  \
-             \"id\": \"{path}-{now}\", \"timestamp\": {moment},\n  \
-             \"organization_id\": \"org-1\", \"space_id\": \"space-1\", \"consumer_id\": \"app-1\",\n  \
-             \"resource_id\": \"rabbitmq\", \"plan_id\": \"small\", \"resource_instance_id\": \"queue-{now}\"{more}}}'"
-        )
-    };
-    let (start, stop) = (now - 3 * HOUR, now - HOUR);
-    let measures = ",\n  \"measured_usage\": [{\"measure\": \"memory\", \"quantity\": 512}]";
-    format!(
-        "A usage that started at {}, three hours ago:\n{}\n\n\
-         It stopped at {}, an hour ago (the same command again is a repeat, and changes nothing):\n{}\n",
-        in_words(start),
-        event("start", start, measures),
-        in_words(stop),
-        event("stop", stop, ""),
-    )
-}
-
-/// The port after that one; any free one where that is any.
-fn next_port(port: u16) -> Result<u16> {
-    match port {
-        0 => Ok(0),
-        _ => port
-            .checked_add(1)
-            .context("there is no port after the receiver's"),
-    }
-}
-
 /// Two at a time would share data and logs.
 fn lock(folder: &Path) -> Result<File> {
     let path = folder.join("lock");
@@ -288,15 +216,6 @@ fn lock(folder: &Path) -> Result<File> {
 fn spans(database: &Database) -> Collection<Document> {
     let options = CollectionOptions::builder().read_concern(ReadConcern::majority());
     database.collection_with_options("spans", options.build())
-}
-
-/// A moment in UTC, as people read it.
-fn in_words(millis: i64) -> String {
-    let moment = DateTime::from_timestamp_millis(millis);
-    moment.map_or_else(
-        || millis.to_string(),
-        |moment| moment.format("%F %T%.3f").to_string(),
-    )
 }
 
 async fn database_server(folder: &Path) -> Result<(Option<ReplicaSet>, String)> {
@@ -347,44 +266,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_old_events_need_extended_limits() {
-        let now = 1000 * DAY;
-        assert_eq!(
-            ExtendedLimits::for_events(None, now),
-            ExtendedLimits::default()
-        );
-        assert_eq!(
-            ExtendedLimits::for_events(Some(now - 60 * DAY), now),
-            ExtendedLimits::default()
-        );
-        let limits = ExtendedLimits::for_events(Some(now - 150 * DAY), now);
-        assert_eq!(limits.slack, Some(151 * DAY));
-        let retention = limits.environment()[1].1.parse::<i64>().unwrap();
-        assert!(retention > 151 * DAY);
-    }
-
-    #[test]
-    fn the_example_is_json_with_ids_and_moments_in_words() {
-        let now = 1_795_188_714_000;
-        let text = example("http://localhost:7070", now);
-        let bodies: Vec<serde_json::Value> = text
-            .split("-d '")
-            .skip(1)
-            .map(|rest| serde_json::from_str(rest.split('\'').next().unwrap()).unwrap())
-            .collect();
-        let timestamps: Vec<i64> = bodies
-            .iter()
-            .map(|body| body["timestamp"].as_i64().unwrap())
-            .collect();
-        assert_eq!(timestamps, [now - 3 * HOUR, now - HOUR]);
-        assert_ne!(bodies[0]["id"], bodies[1]["id"]);
-        assert!(
-            text.contains("started at 2026-11-20 12:31:54.000"),
-            "{text}"
-        );
-    }
-
-    #[test]
     fn a_second_one_beside_it_is_told_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let first = lock(folder.path()).unwrap();
@@ -392,12 +273,5 @@ mod tests {
         assert!(error.contains("stop it with Ctrl-C"), "{error}");
         drop(first);
         assert!(lock(folder.path()).is_ok());
-    }
-
-    #[test]
-    fn ports_follow_each_other() {
-        assert_eq!(next_port(7070).unwrap(), 7071);
-        assert_eq!(next_port(0).unwrap(), 0);
-        assert!(next_port(u16::MAX).is_err());
     }
 }

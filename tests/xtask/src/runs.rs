@@ -1,12 +1,13 @@
-//! `bench`: figures as in `docs/performance.md`.
+//! `model`, `sim`, `chaos` and `bench`: programs of the tests that run by themselves.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
+use sampler_testkit::program::{self, BIN_DIR_VARIABLE};
 use sampler_testkit::{target_dir, workspace_dir};
 
-use crate::shell::{cargo, run, run_named};
+use crate::tools::{cargo, run};
 
 /// What measures.
 const BENCH: &str = "sampler-bench";
@@ -16,9 +17,23 @@ const PROGRAMS: [&str; 2] = ["sampler-receiver", "sampler-worker"];
 const AGAINST: &str = "--against";
 const OTHER_BUILD_VARIABLE: &str = "SAMPLER_BENCH_OTHER";
 
+/// Runs such a program as fast as it goes: the model goes through all its states, the simulation through seeds.
+pub(crate) fn run_fast(package: &str, arguments: &[String]) -> Result<()> {
+    let mut command = cargo(&["run", "--release", "--quiet", "--package", package, "--"]);
+    run(command.args(arguments))
+}
+
+/// Real processes and real faults, and a bill that must be right all the same. Builds the programs first, so that
+/// none is built while another runs.
+pub(crate) fn run_chaos(arguments: &[String]) -> Result<()> {
+    let programs = program::build()?;
+    let mut command = cargo(&["run", "--quiet", "--bin", "sampler-chaos", "--"]);
+    run(command.args(arguments).env(BIN_DIR_VARIABLE, programs))
+}
+
 /// Builds the programs as a release has them, then has them measured beside what they are compared
 /// with: other ways to do the same, or the programs of another commit.
-pub(crate) fn bench(arguments: &[String]) -> Result<()> {
+pub(crate) fn run_bench(arguments: &[String]) -> Result<()> {
     let mut build = cargo(&["build", "--release"]);
     for package in PROGRAMS.into_iter().chain([BENCH]) {
         build.args(["--package", package]);
@@ -26,15 +41,12 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     run(&mut build)?;
     // Not by `cargo run`: for one package alone, cargo would build what all share once more.
     let program = target_dir().join("release").join(BENCH);
-    let mut bench = Command::new(&program);
+    let mut bench = Command::new(program);
     bench.args(arguments);
     if let Some(commit) = against(arguments) {
         bench.env(OTHER_BUILD_VARIABLE, build_other(commit)?);
     }
-    let status = bench.status();
-    let status = status.with_context(|| format!("starting {}", program.display()))?;
-    ensure!(status.success(), "{BENCH}: {status}");
-    Ok(())
+    run(&mut bench)
 }
 
 /// The commit that is named after the argument.
@@ -48,10 +60,9 @@ fn against(arguments: &[String]) -> Option<&str> {
 fn build_other(commit: &str) -> Result<PathBuf> {
     let tree = target_dir().join("against").join(commit);
     if !tree.is_dir() {
-        run_named(
-            "git",
-            git(&["worktree", "add", "--detach"]).arg(&tree).arg(commit),
-        )?;
+        let mut git = Command::new("git");
+        git.args(["worktree", "add", "--detach"]).arg(&tree);
+        run(git.arg(commit).current_dir(workspace_dir()))?;
     }
     let target = tree.join("target");
     let mut build = cargo(&["build", "--release", "--target-dir"]);
@@ -61,12 +72,4 @@ fn build_other(commit: &str) -> Result<PathBuf> {
     }
     run(&mut build)?;
     Ok(target.join("release"))
-}
-
-fn git(args: &[&str]) -> Command {
-    let mut command = Command::new("git");
-    command
-        .args(args)
-        .current_dir::<&Path>(workspace_dir().as_ref());
-    command
 }
