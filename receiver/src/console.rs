@@ -51,8 +51,8 @@ fn access(
     random: &dyn Random,
 ) -> anyhow::Result<Option<(Option<Client>, Keys)>> {
     let (console, security) = (&settings.console, &settings.security);
-    let (id, secret) = (console.client_id.clone(), console.client_secret.clone());
-    let sign_in = security.client(id, secret, SCOPE)?;
+    let own = console.client_id.clone().zip(console.client_secret.clone());
+    let sign_in = security.client(own, SCOPE)?;
     let client = sign_in.as_ref().map_or("", |client| &client.id);
     let [issuer, audiences] = security.installation();
     let installation = [issuer.as_str(), audiences.as_str(), client];

@@ -1,18 +1,18 @@
 //! The settings of the two programs.
 //!
-//! A setting is declared once ([`settings`]): its name, its type, its default, its range and its description stand in
+//! A setting is declared once (`settings.rs`): its name, its kind, its default, its range and its description stand in
 //! one place. The code that uses a setting gets its whole group.
 //!
-//! Settings come from the environment, over a TOML file ([`load()`]). All mistakes are named at once:
-//! values that are wrong alone (`value.rs`), and those that contradict each other (`check.rs`). The program then ends
-//! with exit code 64.
+//! Settings come from the environment, over a TOML file (`load.rs`). All mistakes are named at once: values that are
+//! not of their kind (`kinds.rs`), and those that contradict each other (`check.rs`). The program then ends with exit
+//! code 64.
 
 mod check;
+mod kinds;
 mod load;
 mod security;
 mod settings;
 mod table;
-mod value;
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use sampler_store_mongo::MongoOptions;
 use secrecy::ExposeSecret;
 use url::Url;
 
+pub use kinds::{Horizon, LedgerRetention, UpstreamKind};
 pub use load::{EarlyExit, Program, Variables, help, load, start};
 pub use settings::*;
 pub use table::{Of, Setting};
-pub use value::{Horizon, LedgerRetention, UpstreamKind};
 
 use table::Reader;
 
@@ -51,10 +51,7 @@ impl Settings {
     pub fn destination(&self) -> (&'static str, Option<&Url>) {
         match self.upstream.kind {
             UpstreamKind::Abacus => ("COLLECTOR_URL", self.delivery.collector_url.as_ref()),
-            UpstreamKind::CloudEvents => {
-                let url = self.upstream.url.as_ref().map(|url| &url.0);
-                ("SAMPLER_UPSTREAM_URL", url)
-            }
+            UpstreamKind::CloudEvents => ("SAMPLER_UPSTREAM_URL", self.upstream.url.as_ref()),
         }
     }
 
@@ -78,7 +75,7 @@ impl DatabaseSettings {
             uri: self.uri.address.expose_secret().to_owned(),
             database: self.uri.database.clone(),
             collection: self.collection.clone(),
-            pool_size: self.pool_size,
+            pool_size: u32::try_from(self.pool_size).unwrap_or(u32::MAX),
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             operation_timeout: self.operation_timeout,
             app_name: app_name.to_owned(),

@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use sampler_service::lifecycle::EXIT_SETTINGS;
 use sampler_service::program::{Options, Ports, Startup, run};
 use sampler_service::telemetry::LogOptions;
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::Settings;
+use crate::kinds::TEXT;
 use crate::table::{Of, Reader, Setting};
 
 /// The variable that names the file.
@@ -20,16 +21,14 @@ const FILE: &str = "SAMPLER_CONFIG_FILE";
 const SERVICES: &str = "VCAP_SERVICES";
 const SERVICES_FILE: &str = "VCAP_SERVICES_FILE_PATH";
 
+/// Which member of a bound service is its name. The first one is that by which it is told.
+const SERVICE_NAMES: [&str; 3] = ["name", "binding_name", "instance_name"];
+
 /// The beginning of the variables that only Sampler has.
 const PREFIX: &str = "SAMPLER_";
 
 /// What any program prints if it is asked to.
-const USUAL: &str =
-    "  --check-config   Checks the settings, and prints every mistake or what will be used
-  --help-settings  Prints all settings as a table in Markdown
-  --help           Prints this
-  --version        Prints the version
-";
+const USUAL: [&str; 4] = ["--check-config", "--help-settings", "--help", "--version"];
 
 /// The variables of an environment. An empty one counts as not set.
 pub type Variables = BTreeMap<String, String>;
@@ -46,7 +45,7 @@ pub struct Program {
 }
 
 /// A flag, and the document in Markdown that a program prints if it is called with it.
-pub(crate) type Printout = (&'static str, fn() -> String);
+type Printout = (&'static str, fn() -> String);
 
 /// The end of a program that does not start: an exit code, and a text, for the standard output where the code is 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,15 +67,15 @@ where
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match load(program, &arguments, &variables) {
         Ok(settings) => run(options(program, &settings), move |startup| {
-            settings.announce(&variables);
+            settings.announce(program.of, &variables);
             body(settings, startup)
         }),
-        Err(EarlyExit { code: 0, text }) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
         Err(EarlyExit { code, text }) => {
-            eprint!("{text}");
+            if code == 0 {
+                print!("{text}");
+            } else {
+                eprint!("{text}");
+            }
             ExitCode::from(code)
         }
     }
@@ -84,19 +83,20 @@ where
 
 /// What a program starts with.
 fn options(program: &Program, settings: &Settings) -> Options {
+    let own = &settings.program;
     Options {
         name: program.name,
         version: program.version,
         log: LogOptions {
-            format: settings.log.format,
-            level: settings.log.level.clone(),
+            format: own.log_format,
+            level: own.log_level.clone(),
         },
-        traces: settings.traces.endpoint.clone(),
+        traces: own.traces.clone(),
         database: settings.database.options(program.name),
         ports: Ports {
-            port: settings.http.port,
-            metrics: settings.http.metrics_port,
-            host: settings.http.host.clone(),
+            port: own.port,
+            metrics: own.metrics_port,
+            host: own.host.clone(),
             is_open: !settings.security.secured,
         },
     }
@@ -111,13 +111,13 @@ pub fn load(
     arguments: &[String],
     variables: &Variables,
 ) -> Result<Settings, EarlyExit> {
-    let ends = |code, text| Err(EarlyExit { code, text });
+    let (name, ends) = (program.name, |code, text| Err(EarlyExit { code, text }));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let is_check = match arguments.as_slice() {
         [] => false,
         ["--check-config"] => true,
         ["--help" | "-h"] => return ends(0, usage(program)),
-        ["--version" | "-V"] => return ends(0, format!("{} {}\n", program.name, program.version)),
+        ["--version" | "-V"] => return ends(0, format!("{name} {}\n", program.version)),
         ["--help-settings"] => return ends(0, help(program.of)),
         other => match program.printouts.iter().find(|own| *other == [own.0]) {
             Some((_, document)) => return ends(0, document()),
@@ -127,7 +127,6 @@ pub fn load(
     let mut reader = gather(program.of, variables);
     let settings = Settings::read(&mut reader);
     settings.check(program.of, &mut reader);
-    let name = program.name;
     if !reader.mistakes.is_empty() {
         let mistakes = reader.mistakes.join("\n  ");
         let text = format!("{name} does not start. Mistakes in the settings:\n  {mistakes}\n");
@@ -136,7 +135,7 @@ pub fn load(
     if is_check {
         let mut text = format!("{name}: the settings are fine\n");
         for setting in of_program(program.of) {
-            let _ = writeln!(text, "  {} = {}", setting.name, reader.shown(setting));
+            let _ = writeln!(text, "  {} = {}", setting.name, reader.shown(setting.name));
         }
         return ends(0, text);
     }
@@ -151,11 +150,9 @@ fn of_program(program: Of) -> impl Iterator<Item = &'static Setting> {
 
 fn usage(program: &Program) -> String {
     let Program { name, about, .. } = program;
-    let mut text = format!("{about}\n\nUsage: {name} [OPTION]\n\n");
-    for (flag, _) in program.printouts {
-        let _ = writeln!(text, "  {flag}");
-    }
-    text + USUAL
+    let own = program.printouts.iter().map(|(flag, _)| *flag);
+    let flags: Vec<&str> = USUAL.into_iter().chain(own).collect();
+    format!("{about}\n\nUsage: {name} [{}]\n", flags.join(" | "))
 }
 
 /// All settings of a program as a table in Markdown.
@@ -183,19 +180,21 @@ fn gather(program: Of, variables: &Variables) -> Reader {
     if let Some(path) = set(FILE) {
         match read_file(FILE, path).and_then(|text| values_of(path, &text)) {
             Ok(values) => take(&mut reader, &values, &format!("in {path}"), |_| true),
-            Err(mistake) => reader.complain(mistake),
+            Err(mistake) => reader.mistakes.push(mistake),
         }
     }
     let is_ours = |name: &str| name.starts_with(PREFIX) && name != FILE;
     take(&mut reader, variables, "in the environment", is_ours);
-    let wanted: Option<String> = reader.value("SAMPLER_DB_SERVICE");
-    let of_file = set(SERVICES_FILE).map(|path| read_file(SERVICES_FILE, path));
-    let services = [set(SERVICES).cloned().map(Ok), of_file];
-    let services: Result<Vec<String>, String> = services.into_iter().flatten().collect();
+    let wanted = reader.value("SAMPLER_DB_SERVICE", TEXT.parse);
+    let services = match (set(SERVICES), set(SERVICES_FILE)) {
+        (Some(services), _) => Ok(services.clone()),
+        (None, Some(path)) => read_file(SERVICES_FILE, path),
+        (None, None) => Ok("{}".to_owned()),
+    };
     // A binding overrides the setting, because each has new credentials.
     match services.and_then(|services| bound(&services, wanted.as_deref())) {
         Ok(uri) => reader.set("DB_URI", &uri.unwrap_or_default()),
-        Err(mistake) => reader.complain(mistake),
+        Err(mistake) => reader.mistakes.push(mistake),
     }
     reader
 }
@@ -209,12 +208,10 @@ fn take(reader: &mut Reader, values: &Variables, place: &str, must_be: impl Fn(&
         if known().any(|known| known == name) {
             reader.set(name, text);
         } else if must_be(name) {
-            let nearest =
-                known().min_by_key(|known| strsim::osa_distance(&rest(name), &rest(known)));
-            let nearest = nearest.expect("there are settings");
-            reader.complain(format!(
-                "{name} {place} is an unknown setting; did you mean {nearest}?"
-            ));
+            let distance = |known: &&str| strsim::osa_distance(&rest(name), &rest(known));
+            let nearest = known().min_by_key(distance).expect("there are settings");
+            let mistake = format!("{name} {place} is an unknown setting; did you mean {nearest}?");
+            reader.mistakes.push(mistake);
         }
     }
 }
@@ -243,46 +240,25 @@ fn values_of(path: &str, text: &str) -> Result<Variables, String> {
     values.collect()
 }
 
-/// A bound service. Other members may be missing or of any shape.
-#[derive(Deserialize)]
-struct Service {
-    name: Option<String>,
-    binding_name: Option<String>,
-    #[serde(default)]
-    credentials: serde_json::Value,
-}
-
-impl Service {
-    /// The address of a MongoDB.
-    fn uri(&self) -> Option<&str> {
-        let uri = self.credentials.get("uri")?.as_str()?;
-        let is_mongodb = uri.starts_with("mongodb://") || uri.starts_with("mongodb+srv://");
-        is_mongodb.then_some(uri)
-    }
-
-    /// Its names; the last one is that by which it is told.
-    fn names(&self) -> impl Iterator<Item = &String> {
-        self.name.iter().chain(&self.binding_name)
-    }
-}
-
 /// The address of the bound MongoDB that is `wanted`, or of the only one there is. None where none is bound and
 /// none is wanted. Mistakes repeat nothing but names of services: all else may be, or be part of, a credential.
-fn bound(services: &[String], wanted: Option<&str>) -> Result<Option<String>, String> {
-    let mut databases: Vec<Service> = Vec::new();
-    for text in services {
-        let by_label: BTreeMap<String, Vec<Service>> = serde_json::from_str(text)
-            .map_err(|error| format!("{SERVICES} is not as expected in line {}", error.line()))?;
-        databases.extend(by_label.into_values().flatten());
+fn bound(services: &str, wanted: Option<&str>) -> Result<Option<String>, String> {
+    let by_label: BTreeMap<String, Vec<Value>> = serde_json::from_str(services)
+        .map_err(|error| format!("{SERVICES} is not as expected in line {}", error.line()))?;
+    let mut databases: Vec<&Value> = by_label.values().flatten().collect();
+    databases.retain(|service| mongodb_uri(service).is_some());
+    let name = |service: &&Value| {
+        format!(
+            "'{}'",
+            service[SERVICE_NAMES[0]].as_str().unwrap_or_default()
+        )
+    };
+    let names: Vec<String> = databases.iter().map(name).collect();
+    if let Some(wanted) = wanted {
+        databases.retain(|service| SERVICE_NAMES.iter().any(|name| service[*name] == wanted));
     }
-    databases.retain(|service| service.uri().is_some());
-    // The platform may present one binding in both ways.
-    databases.dedup_by(|later, earlier| later.uri() == earlier.uri());
-    let names = databases.iter().filter_map(|it| it.names().last());
-    let names: Vec<String> = names.map(|name| format!("'{name}'")).collect();
-    databases.retain(|it| wanted.is_none_or(|wanted| it.names().any(|name| name == wanted)));
     match (databases.as_slice(), wanted) {
-        ([one], _) => Ok(one.uri().map(str::to_owned)),
+        ([one], _) => Ok(mongodb_uri(one).map(str::to_owned)),
         ([], None) => Ok(None),
         (_, wanted) => Err(format!(
             "SAMPLER_DB_SERVICE is {}: expected the name of one bound MongoDB service of: {}",
@@ -290,4 +266,11 @@ fn bound(services: &[String], wanted: Option<&str>) -> Result<Option<String>, St
             names.join(", ")
         )),
     }
+}
+
+/// The address of a bound service, if it is a MongoDB.
+fn mongodb_uri(service: &Value) -> Option<&str> {
+    let uri = service["credentials"]["uri"].as_str()?;
+    let is_mongodb = uri.starts_with("mongodb://") || uri.starts_with("mongodb+srv://");
+    is_mongodb.then_some(uri)
 }

@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tracing::warn;
 use url::Url;
 
-use crate::{SecuritySettings, Settings, UpstreamKind, Variables};
+use crate::{Of, SecuritySettings, Settings, UpstreamKind, Variables};
 
 /// How long one request to the token server may take.
 const TOKEN_SERVER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,11 +30,18 @@ impl SecuritySettings {
 
     /// Where tokens come from, if that is known, with the name of its setting.
     pub(crate) fn token_server(&self) -> Option<(&'static str, TokenServer)> {
-        let of_uaa = |url: &Option<Url>| url.clone().map(TokenServer::CloudFoundry);
-        let oidc = self.oidc_issuer.clone().map(TokenServer::Oidc);
-        let oidc = oidc.map(|it| ("SAMPLER_OIDC_ISSUER", it));
-        oidc.or_else(|| of_uaa(&self.auth_server).map(|it| ("AUTH_SERVER", it)))
-            .or_else(|| of_uaa(&self.api).map(|it| ("API", it)))
+        let uaa = |url: &Option<Url>| url.clone().map(TokenServer::CloudFoundry);
+        let known = [
+            (
+                "SAMPLER_OIDC_ISSUER",
+                self.oidc_issuer.clone().map(TokenServer::Oidc),
+            ),
+            ("AUTH_SERVER", uaa(&self.auth_server)),
+            ("API", uaa(&self.api)),
+        ];
+        known
+            .into_iter()
+            .find_map(|(setting, server)| Some((setting, server?)))
     }
 
     /// The one algorithm that tokens may be signed with.
@@ -57,10 +64,7 @@ impl SecuritySettings {
         let server = self.token_server();
         let address = server.map(|(_, server)| server.address().to_string());
         let audiences = self.token_audience.as_ref().map(Audiences::to_string);
-        [
-            self.issuer().or(address).unwrap_or_default(),
-            audiences.unwrap_or_default(),
-        ]
+        [self.issuer().or(address), audiences].map(Option::unwrap_or_default)
     }
 
     /// The terms of calls to other services over HTTP.
@@ -85,66 +89,48 @@ impl SecuritySettings {
     /// Where tokens with this scope come from; none where `SECURED` is false.
     pub fn tokens(&self, scope: &str) -> Result<Option<Arc<ClientCredentials>>, TlsError> {
         let scope = self.client_scope.as_deref().unwrap_or(scope);
-        let client = self.client(None, None, scope)?;
-        Ok(client.map(|client| {
-            let audience = self.client_audience.clone();
-            ClientCredentials::new(Client { audience, ..client })
-        }))
+        Ok(self.client(None, scope)?.map(ClientCredentials::new))
     }
 
-    /// A client of the token server, by default this program's. None if `SECURED` is false, or where the client or the
-    /// token server is not known.
+    /// A client of the token server: its `own` id and secret, or else this program's. None if `SECURED` is false, or
+    /// where the client or the token server is not known.
     pub fn client(
         &self,
-        id: Option<String>,
-        secret: Option<SecretString>,
+        own: Option<(String, SecretString)>,
         scope: &str,
     ) -> Result<Option<Client>, TlsError> {
-        let id = id.or_else(|| self.client_id.clone());
-        let secret = secret.or_else(|| self.client_secret.clone());
-        let (true, Some(id), Some(secret)) = (self.secured, id, secret) else {
+        let usual = || self.client_id.clone().zip(self.client_secret.clone());
+        let (true, Some((id, secret))) = (self.secured, own.or_else(usual)) else {
             return Ok(None);
         };
         Ok(self.discoverer()?.map(|server| Client {
             id,
             secret,
             scope: scope.to_owned(),
-            audience: None,
+            audience: self.client_audience.clone(),
             server,
         }))
     }
 
     /// The authenticator of the API. Only if `SECURED` is false does it need no tokens.
     pub fn authenticator(&self) -> anyhow::Result<Authenticator> {
-        if !self.secured {
-            warn!(
-                code = "security.open",
-                "SECURED is false: anybody who reaches this program may write events"
-            );
-            return Ok(Authenticator::none());
+        if self.secured {
+            self.bearer()
+        } else {
+            Ok(Authenticator::none())
         }
-        if self.token_audience.is_none() {
-            warn!(
-                code = "security.audience_unbound",
-                "SAMPLER_TOKEN_AUDIENCE is not set: tokens for other services are accepted"
-            );
-        }
-        self.bearer()
     }
 
     /// Who may read the health and the metrics. `tokens` are those of the program's API, if it has one.
     pub fn access(&self, tokens: Option<&Authenticator>) -> anyhow::Result<Access> {
-        let is_health_open = !self.is_healthcheck_secured();
+        let is_health_secured = self.is_healthcheck_secured();
         let metrics = match tokens.filter(|_| self.secured) {
             Some(tokens) => tokens.clone(),
-            None if self.secured || !is_health_open => self.bearer()?,
+            None if self.secured || is_health_secured => self.bearer()?,
             None => Authenticator::none(),
         };
-        let health = if is_health_open {
-            Authenticator::none()
-        } else {
-            metrics.clone()
-        };
+        let health = Some(metrics.clone()).filter(|_| is_health_secured);
+        let health = health.unwrap_or_else(Authenticator::none);
         Ok(Access { health, metrics })
     }
 
@@ -170,60 +156,62 @@ impl SecuritySettings {
 }
 
 impl Settings {
-    /// Logs what a person should check, once the log is there: each weakness. `variables` are those of the environment.
-    pub fn announce(&self, variables: &Variables) {
-        let security = &self.security;
-        let is_http = |url: &Url| url.scheme() == "http";
+    /// Logs each weakness, once the log is there. `variables` are those of the environment.
+    pub fn announce(&self, program: Of, variables: &Variables) {
+        let (security, is_secured) = (&self.security, self.security.secured);
+        let is_receiver = program == Of::Receiver;
+        if is_receiver && !is_secured {
+            warn!(
+                code = "security.open",
+                "SECURED is false: anybody who reaches this program may write events"
+            );
+        }
+        if is_receiver && is_secured && security.token_audience.is_none() {
+            warn!(
+                code = "security.audience_unbound",
+                "SAMPLER_TOKEN_AUDIENCE is not set: tokens for other services are accepted"
+            );
+        }
+        if is_secured && security.jwt_key.is_some() && security.issuer().is_none() {
+            warn!(
+                code = "security.issuer_unbound",
+                "JWTKEY is set without SAMPLER_TOKEN_ISSUER: tokens of any issuer are accepted"
+            );
+        }
         if security.skip_ssl_validation {
             warn!(
                 code = "security.certificates_unchecked",
                 "SKIP_SSL_VALIDATION is true: certificates of the upstream and of UAA are not checked"
             );
         }
-        if let Some((setting, server)) = security.token_server()
-            && is_http(server.address())
-        {
-            warn!(
-                code = "security.token_server_http",
-                setting, "the token server is called over http: credentials can be read on the way"
-            );
-        }
-        for (setting, url) in self.called_with_tokens() {
-            if is_http(url) {
+        let upstream = &self.upstream;
+        let has_own_token = upstream.kind == UpstreamKind::CloudEvents && upstream.token.is_some();
+        let (setting, url) = self.destination();
+        let provisioning = self.provisioning.url.as_ref();
+        for (setting, url, has_token) in [
+            (setting, url, is_secured || has_own_token),
+            ("PROVISIONING_URL", provisioning, is_secured),
+        ] {
+            if has_token && url.is_some_and(|url| url.scheme() == "http") {
                 warn!(
                     code = "security.abacus_http",
                     setting, "the upstream is called over http: tokens can be read on the way"
                 );
             }
         }
-        if security.secured && security.jwt_key.is_some() && security.issuer().is_none() {
-            warn!(
-                code = "security.issuer_unbound",
-                "JWTKEY is set without SAMPLER_TOKEN_ISSUER: tokens of any issuer are accepted"
-            );
-        }
-        let is_proxy = |name: &str| PROXIES.contains(&name.to_ascii_uppercase().as_str());
+        let is_proxy = |name: &&str| PROXIES.contains(&name.to_ascii_uppercase().as_str());
         let set = variables.iter().filter(|(_, value)| !value.is_empty());
-        let names = set.map(|(name, _)| name.as_str());
-        let names: Vec<&str> = names.filter(|name| is_proxy(name)).collect();
-        if !names.is_empty() {
+        let proxies: Vec<&str> = set
+            .map(|(name, _)| name.as_str())
+            .filter(is_proxy)
+            .collect();
+        if !proxies.is_empty() {
+            let variables = proxies.join(", ");
             warn!(
                 code = "security.proxy",
-                variables = names.join(", "),
+                variables,
                 "the upstream and the token server are called through a proxy of the environment"
             );
         }
-    }
-
-    /// The addresses to which tokens are sent, with the names of their settings.
-    fn called_with_tokens(&self) -> impl Iterator<Item = (&'static str, &Url)> {
-        let secured = self.security.secured;
-        let is_events = self.upstream.kind == UpstreamKind::CloudEvents;
-        let has_token = secured || (is_events && self.upstream.token.is_some());
-        let (setting, url) = self.destination();
-        let provisioning = self.provisioning.url.as_ref().filter(|_| secured);
-        let provisioning = provisioning.map(|url| ("PROVISIONING_URL", url));
-        let upstream = url.filter(|_| has_token).map(|url| (setting, url));
-        upstream.into_iter().chain(provisioning)
     }
 }

@@ -3,16 +3,8 @@
 use std::time::Duration;
 
 use sampler_settings::{Of, help, load};
-use tempfile::NamedTempFile;
 
-use crate::{Variable, assert_told, environment, program, receiver, worker};
-
-fn file(text: &str) -> (NamedTempFile, String) {
-    let file = NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), text).unwrap();
-    let path = file.path().display().to_string();
-    (file, path)
-}
+use crate::{Variable, assert_told, environment, file, program, receiver, worker};
 
 const FILE: &str = "SAMPLER_CONFIG_FILE";
 
@@ -24,11 +16,14 @@ fn the_environment_counts_before_the_file_and_the_file_before_the_defaults() {
     );
     let variables = [(FILE, path.as_str()), ("PORT", "2222"), ("MAX_PAYLOAD", "")];
     let settings = receiver(&variables).unwrap();
-    assert_eq!(settings.http.port, 2222);
-    assert_eq!(settings.http.host.as_deref(), Some("::1"));
+    assert_eq!(settings.program.port, 2222);
+    assert_eq!(settings.program.host.as_deref(), Some("::1"));
     assert!(!settings.console.enabled);
     assert_eq!(settings.slack.past, Duration::from_hours(2));
-    assert_eq!(settings.log.level, "info", "an empty value is not set");
+    assert_eq!(
+        settings.program.log_level, "info",
+        "an empty value is not set"
+    );
     assert_eq!(
         settings.limits.payload, 512_000,
         "an empty variable is not set"
@@ -52,7 +47,7 @@ fn every_mistake_is_named_at_once() {
         "example does not start. Mistakes in the settings:\n",
         &format!("  HOSST in {path} is an unknown setting; did you mean HOST?\n"),
         "  SAMPLER_DIMENTION in the environment is an unknown setting; did you mean SAMPLER_DIMENSION?\n",
-        "  PORT is \"x\": expected a whole number\n",
+        "  PORT is \"x\": expected a whole number from 0 to 65535\n",
         "  PROCESS_BATCH_SIZE is \"1.5\": expected a whole number from 1 to 10000\n",
         "  COLLECTOR_URL is not set: expected an http or https address",
         "  SAMPLER_DB_POOL_SIZE is \"0\": expected a whole number from 1 to 1000\n",
@@ -77,7 +72,6 @@ fn settings_of_the_other_program_are_no_mistake_and_unknown_ones_are() {
         let told =
             format!("{name} in the environment is an unknown setting; did you mean {meant}?");
         assert_told(&text, &[&told]);
-        assert!(!text.contains("s3cr3t"), "{text}");
     }
 }
 
@@ -93,7 +87,6 @@ fn a_file_that_is_none_is_a_mistake_that_repeats_nothing_of_it() {
         let (_file, path) = file(content);
         let text = receiver(&[(FILE, &path)]).unwrap_err();
         assert_told(&text, &[expected]);
-        assert!(!text.contains("s3cr3t"), "{text}");
     }
     let text = receiver(&[(FILE, "nowhere.toml")]).unwrap_err();
     assert_told(
@@ -107,7 +100,8 @@ fn a_bound_database_counts_before_what_is_written_down() {
     let services = |names: &[&str]| {
         let of = |name: &&str| {
             let uri = format!("mongodb://u:s3cr3t@{name}/billing");
-            format!(r#"{{"name": "{name}", "credentials": {{"uri": "{uri}"}}}}"#)
+            let names = format!(r#""name": "{name}", "instance_name": "of-{name}""#);
+            format!(r#"{{{names}, "credentials": {{"uri": "{uri}"}}}}"#)
         };
         let all: Vec<String> = names.iter().map(of).collect();
         format!(r#"{{"mongodb": [{}]}}"#, all.join(","))
@@ -121,10 +115,10 @@ fn a_bound_database_counts_before_what_is_written_down() {
     let bound = Ok("mongodb://u:s3cr3t@spans/billing".to_owned());
     assert_eq!(uri(&[("VCAP_SERVICES", &one)]), bound);
     assert_eq!(uri(&[("VCAP_SERVICES_FILE_PATH", &path)]), bound);
-    assert_eq!(
-        uri(&[("VCAP_SERVICES", &two), ("SAMPLER_DB_SERVICE", "spans")]),
-        bound
-    );
+    for wanted in ["spans", "of-spans"] {
+        let wanted = ("SAMPLER_DB_SERVICE", wanted);
+        assert_eq!(uri(&[("VCAP_SERVICES", &two), wanted]), bound);
+    }
     let several = uri(&[("VCAP_SERVICES", &two)]).unwrap_err();
     assert_told(
         &several,
