@@ -129,32 +129,23 @@ impl Lane {
     }
 
     fn essentials(self) -> Vec<FaultTemplate> {
+        use Commands::{All, Writes};
+        use ProgramId::{Receiver, Worker};
+        let commands = |which, failure, percent| Fault::Commands(which, failure, percent);
         match self {
             Self::Database => vec![
                 (Fault::KillPrimary, 2_000, 5_000),
                 (Fault::FreezePrimary, 5_000, 8_000),
-                (
-                    Fault::Commands(Commands::Writes, Failure::Close, 40),
-                    2_000,
-                    4_000,
-                ),
+                (commands(Writes, Failure::Close, 40), 2_000, 4_000),
                 (Fault::ProgramsToPrimary(Link::WithoutReplies), 1_000, 3_000),
-                (
-                    Fault::Commands(Commands::All, Failure::Code(91), 30),
-                    2_000,
-                    4_000,
-                ),
-                (
-                    Fault::Commands(Commands::Writes, Failure::Refused, 30),
-                    1_500,
-                    3_000,
-                ),
+                (commands(All, Failure::Code(91), 30), 2_000, 4_000),
+                (commands(Writes, Failure::Refused, 30), 1_500, 3_000),
             ],
             Self::Programs => vec![
-                (Fault::Kill(ProgramId::Receiver(0)), 500, 3_000),
-                (Fault::Kill(ProgramId::Worker(0)), 500, 3_000),
-                (Fault::Kill(ProgramId::Receiver(1)), 500, 3_000),
-                (Fault::Kill(ProgramId::Worker(1)), 500, 3_000),
+                (Fault::Kill(Receiver(0)), 500, 3_000),
+                (Fault::Kill(Worker(0)), 500, 3_000),
+                (Fault::Kill(Receiver(1)), 500, 3_000),
+                (Fault::Kill(Worker(1)), 500, 3_000),
             ],
             Self::Abacus => vec![
                 (Fault::Abacus(FaultKind::LoseAnswer, 60), 2_000, 5_000),
