@@ -11,7 +11,7 @@ use crate::Target;
 use crate::api::{Entry, Span};
 use crate::coverage::Coverage;
 use crate::history::Used;
-use crate::moment::{DAY, Granularity, HOUR, InWords, Millis, length_in_words};
+use crate::moment::{DAY, Granularity, HOUR, InWords, Millis};
 use crate::quantity::{self, Measure};
 use crate::report::{FindingKind, Row};
 
@@ -166,10 +166,8 @@ impl<'a> SpanCheck<'a> {
         let is_excused = span.state == "suspended" && end.is_none_or(|end| sampled_to <= end);
         let window = self.policy.granularity.map_or(DAY, Granularity::length);
         let is_overdue = late > (window + HOUR).max(allowance) && !is_excused;
-        let stop = end.map(|end| format!(", and its stop is at {}", InWords(end)));
-        let (stop, late) = (stop.unwrap_or_default(), length_in_words(late));
-        let detail = format!("billed to {billed_to}{stop}: late by {late}");
         let kind = [FindingKind::Behind, FindingKind::Overdue][usize::from(is_overdue)];
+        let detail = format!("billed to {billed_to}, and due to {}", InWords(due));
         self.row.find(kind, detail);
         is_overdue
     }

@@ -80,7 +80,17 @@ impl History {
                 continue;
             }
             match &event.kind {
-                EventKind::Start(measures) => open = Some(Used::started(event, measures)),
+                EventKind::Start(measures) => {
+                    open = Some(Used {
+                        target: event.target.clone(),
+                        measures: measures.clone(),
+                        start: event.moment,
+                        end: None,
+                        start_id: event.id.clone(),
+                        end_id: None,
+                        line: event.line,
+                    });
+                }
                 EventKind::Stop => self.used.extend(open.take().map(|used| Used {
                     end: Some(event.moment),
                     end_id: event.id.clone(),
@@ -89,20 +99,6 @@ impl History {
             }
         }
         self.used.extend(open);
-    }
-}
-
-impl Used {
-    fn started(event: &Event, measures: &[Measure]) -> Self {
-        Self {
-            target: event.target.clone(),
-            measures: measures.to_vec(),
-            start: event.moment,
-            end: None,
-            start_id: event.id.clone(),
-            end_id: None,
-            line: event.line,
-        }
     }
 }
 

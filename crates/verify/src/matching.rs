@@ -33,18 +33,25 @@ pub fn pairs<'a>(used: &'a [Used], spans: &[Span]) -> (Vec<Option<&'a Used>>, Ve
         let mut alike: HashMap<Key<'_>, VecDeque<&Used>> = HashMap::new();
         let mut others = Vec::new();
         for used in left {
-            match likeness(of_used(used)) {
+            match likeness(key(
+                &used.target,
+                used.start,
+                used.start_id.as_deref(),
+                used.end,
+            )) {
                 Some(key) => alike.entry(key).or_default().push_back(used),
                 None => others.push(used),
             }
         }
-        for (span, pair) in spans
-            .iter()
-            .zip(&mut pairs)
-            .filter(|(_, pair)| pair.is_none())
-        {
-            let key = likeness(of_span(span));
-            *pair = key.and_then(|key| alike.get_mut(&key)?.pop_front());
+        let spans = spans.iter().zip(&mut pairs);
+        for (span, pair) in spans.filter(|(_, pair)| pair.is_none()) {
+            let key = key(
+                &span.target,
+                span.start,
+                span.start_event_id.as_deref(),
+                span.end,
+            );
+            *pair = likeness(key).and_then(|key| alike.get_mut(&key)?.pop_front());
         }
         left = alike.into_values().flatten().chain(others).collect();
         left.sort_by_key(|used| used.line);
@@ -52,24 +59,7 @@ pub fn pairs<'a>(used: &'a [Used], spans: &[Span]) -> (Vec<Option<&'a Used>>, Ve
     (pairs, left)
 }
 
-fn of_used(used: &Used) -> Key<'_> {
-    let (target, id) = (&used.target, used.start_id.as_deref());
-    (
-        &target.resource_instance_id,
-        Some(target),
-        Some(used.start),
-        id,
-        used.end,
-    )
-}
-
-fn of_span(span: &Span) -> Key<'_> {
-    let (target, id) = (&span.target, span.start_event_id.as_deref());
-    (
-        &target.resource_instance_id,
-        Some(target),
-        Some(span.start),
-        id,
-        span.end,
-    )
+fn key<'a>(target: &'a Target, start: Millis, id: Option<&'a str>, end: Option<Millis>) -> Key<'a> {
+    let instance = &target.resource_instance_id;
+    (instance, Some(target), Some(start), id, end)
 }

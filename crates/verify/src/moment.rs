@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::time::Duration;
 
 use chrono::{DateTime, Datelike, Months, NaiveDate, NaiveTime, Timelike};
 use serde::{Deserialize, Serialize};
@@ -66,12 +65,6 @@ impl fmt::Display for InWords {
             None => write!(f, "{} ms", self.0),
         }
     }
-}
-
-/// A length of time as people read it, in whole minutes.
-pub(crate) fn length_in_words(length: Millis) -> String {
-    let minutes = u64::try_from(length / 60_000).unwrap_or(0);
-    humantime::format_duration(Duration::from_secs(minutes.saturating_mul(60))).to_string()
 }
 
 /// The windows whose boundaries no usage may cross. All in UTC.

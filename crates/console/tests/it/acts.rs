@@ -157,9 +157,6 @@ async fn what_is_excluded_is_sent_again() {
         400,
         &[("must not be blank", 1), ("value=\"2026-11-19T01:00\"", 1)],
     );
-    let late = format!("from={}&tag=%22seen%22&reason=Mapped+now.", NOW + 1);
-    let refused = visit.send(page, &late).await;
-    refused.counts(400, &[("<bdi>From, UTC</bdi>: It is wrong.", 1)]);
     let done = visit
         .send(page, &format!("{times}&reason=Mapped+now."))
         .await;
@@ -168,22 +165,6 @@ async fn what_is_excluded_is_sent_again() {
         visit.console.get("/console/spans/none/resend").await.status,
         404
     );
-}
-
-#[tokio::test]
-async fn an_action_needs_a_form_of_its_session() {
-    let page = "/console/spans/three/skip";
-    let mut visit = Visit::new(some(), page).await;
-    visit.csrf = "x".to_owned();
-    for page in [
-        page,
-        "/console/spans/three/resume",
-        "/console/spans/three/resend",
-        "/console/suspended/c-0/resume",
-    ] {
-        let refused = visit.send(page, "tag=%22seen%22&reason=Mapped+now.").await;
-        refused.counts(403, &[("Nothing was done.", 1)]);
-    }
 }
 
 #[tokio::test]

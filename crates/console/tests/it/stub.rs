@@ -377,9 +377,13 @@ impl Visit {
     }
 }
 
+fn read<T: DeserializeOwned>(document: Value) -> T {
+    serde_json::from_value(document).unwrap()
+}
+
 /// A span without usages.
 pub(crate) fn span(id: &str, start: i64, end: Option<i64>) -> Span {
-    let span = json!({
+    read(json!({
         "id": id,
         "target": {
             "organization_id": "acme", "space_id": "prod", "consumer_id": "app:shop",
@@ -394,8 +398,7 @@ pub(crate) fn span(id: &str, start: i64, end: Option<i64>) -> Span {
             "used": 0, "billed": 0, "skipped": 0, "unanswered": 0,
             "unsampled": end.unwrap_or(NOW) - start, "usages": 0, "ledger": 0, "difference": 0,
         },
-    });
-    serde_json::from_value(span).unwrap()
+    }))
 }
 
 /// The same document with other values of some of its members.
@@ -412,7 +415,7 @@ pub(crate) fn with<T: Serialize + DeserializeOwned>(document: T, changes: Value)
     }
     let mut value = serde_json::to_value(document).unwrap();
     change(&mut value, changes);
-    serde_json::from_value(value).unwrap()
+    read(value)
 }
 
 /// A span whose usage number 7 is refused: it is two days behind.
@@ -426,11 +429,10 @@ pub(crate) fn suspended(id: &str) -> Span {
 }
 
 pub(crate) fn cause(id: &str, spans: u64) -> Cause {
-    let cause = json!({
+    read(json!({
         "cause": id, "status": 422, "error": "unprocessable <plan>", "resource_id": "postgres",
         "plan_id": "small", "spans": spans, "since": MIDNIGHT,
-    });
-    serde_json::from_value(cause).unwrap()
+    }))
 }
 
 pub(crate) fn usage_id(number: usize) -> String {
@@ -439,19 +441,17 @@ pub(crate) fn usage_id(number: usize) -> String {
 
 /// A usage that was accepted.
 fn usage(number: usize, start: i64, end: i64) -> Usage {
-    let usage = json!({
+    read(json!({
         "id": usage_id(number), "span": "s", "interval": { "start": start, "end": end },
         "timestamp": i64::midpoint(start, end), "duration": end - start, "measured_usage": [],
         "accepted_at": end.max(start) + 64, "status": 202,
         "location": "https://abacus.example/v1/usage",
-    });
-    serde_json::from_value(usage).unwrap()
+    }))
 }
 
 /// Time that does not count.
 pub(crate) fn excluded(start: i64, end: i64) -> Excluded {
-    let range = json!({ "start": start, "end": end, "unanswered": false });
-    serde_json::from_value(range).unwrap()
+    read(json!({ "start": start, "end": end, "unanswered": false }))
 }
 
 /// Cuts the time from `start` to `end` as a worker does, forwards or backwards.
