@@ -9,6 +9,7 @@ use sampler_verify::Target;
 use sampler_verify::moment::{InWords, Millis};
 use sampler_verify::quantity::{self, Measure};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -51,7 +52,7 @@ pub(crate) struct StartArguments {
     /// A measure with its quantity, a number; for each measure once
     #[arg(long = "measure", value_name = "NAME=NUMBER", value_parser = measure)]
     #[serde(skip)]
-    measures: Vec<Measure>,
+    measures: Vec<Measured>,
     #[command(flatten)]
     #[serde(skip)]
     event: EventArguments,
@@ -89,7 +90,7 @@ pub(crate) struct UpdateArguments {
     plan_id: Option<String>,
     /// All measures from now on, each with its quantity, a number
     #[arg(long = "measure", value_name = "NAME=NUMBER", value_parser = measure, group = "change")]
-    measures: Vec<Measure>,
+    measures: Vec<Measured>,
     #[command(flatten)]
     event: EventArguments,
 }
@@ -143,10 +144,17 @@ pub(crate) struct Event {
     #[serde(flatten)]
     pub(crate) target: Target,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) measured_usage: Option<Vec<Measure>>,
+    pub(crate) measured_usage: Option<Vec<Measured>>,
     /// The ids that were others before an update.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) previous: Option<BTreeMap<&'static str, String>>,
+}
+
+/// A measure, with its quantity as it was written: none of its digits is lost.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Measured {
+    measure: String,
+    quantity: Box<RawValue>,
 }
 
 /// What matters here of a span of the receiver.
@@ -154,7 +162,7 @@ pub(crate) struct Event {
 pub(crate) struct SpanSeen {
     pub(crate) id: String,
     pub(crate) target: Target,
-    pub(crate) measured_usage: Vec<Measure>,
+    pub(crate) measured_usage: Vec<Measured>,
     pub(crate) start: Millis,
     pub(crate) end: Option<Millis>,
 }
@@ -171,7 +179,7 @@ impl Event {
         }
     }
 
-    pub(crate) fn start(target: Target, timestamp: Millis, measures: Vec<Measure>) -> Self {
+    pub(crate) fn start(target: Target, timestamp: Millis, measures: Vec<Measured>) -> Self {
         Self {
             measured_usage: Some(measures),
             ..Self::new("start", target, timestamp)
@@ -183,7 +191,7 @@ impl Event {
         before: &Target,
         target: Target,
         timestamp: Millis,
-        measures: Vec<Measure>,
+        measures: Vec<Measured>,
     ) -> Self {
         let ids = before.ids().into_iter().zip(target.ids());
         let ids = Target::FIELDS.into_iter().zip(ids);
@@ -205,20 +213,35 @@ impl Event {
         Self { id, ..self }
     }
 
-    pub(crate) fn document(&self) -> Value {
-        json!(self)
-    }
-
     pub(crate) fn body(&self) -> String {
-        self.document().to_string()
+        serde_json::to_string(self).expect("texts, numbers and lists of these")
     }
 }
 
-fn measure(text: &str) -> Result<Measure, String> {
+impl From<Measure> for Measured {
+    fn from(Measure { measure, quantity }: Measure) -> Self {
+        let quantity = RawValue::from_string(quantity.to_string()).expect("it is JSON");
+        Self { measure, quantity }
+    }
+}
+
+/// Measures by the values of their quantities, however these are written.
+pub(crate) fn by_value(measures: &[Measured]) -> Option<Vec<Measure>> {
+    serde_json::from_str(&serde_json::to_string(measures).ok()?).ok()
+}
+
+/// Whether two lists of measures say the same, whatever their order.
+pub(crate) fn are_equal(one: &[Measured], other: &[Measured]) -> bool {
+    let both = by_value(one).zip(by_value(other));
+    both.is_some_and(|(one, other)| quantity::difference(&one, &other).is_none())
+}
+
+fn measure(text: &str) -> Result<Measured, String> {
     let found = text.rsplit_once('=').and_then(|(measure, number)| {
-        let quantity = quantity::read(number).ok().filter(Value::is_number)?;
+        quantity::read(number).ok().filter(Value::is_number)?;
+        let quantity = RawValue::from_string(number.to_owned()).ok()?;
         let measure = measure.to_owned();
-        Some(Measure { measure, quantity })
+        Some(Measured { measure, quantity })
     });
     found.ok_or_else(|| "write it as memory=512".to_owned())
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::signal::ctrl_c;
 
 use crate::api::Api;
-use crate::event::Event;
+use crate::event::{Event, Measured};
 use crate::failure::Failure;
 use crate::file::{EventFile, FileArguments};
 use crate::output::{Progress, tell, wants_json};
@@ -171,7 +171,10 @@ fn event_of(line: u64, text: &str) -> Result<FileEvent, String> {
 fn event_of_row(row: &events::Event) -> FileEvent {
     let (target, at) = (row.target.clone(), row.moment);
     let event = match &row.kind {
-        EventKind::Start(measures) => Event::start(target, at, measures.clone()),
+        EventKind::Start(measures) => {
+            let measures = measures.iter().cloned().map(Measured::from);
+            Event::start(target, at, measures.collect())
+        }
         EventKind::Stop => Event::new("stop", target, at),
     };
     FileEvent {

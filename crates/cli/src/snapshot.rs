@@ -10,13 +10,12 @@ use clap::Args;
 use sampler_verify::Target;
 use sampler_verify::events::json_in_words;
 use sampler_verify::moment::{InWords, Millis, parse_length, parse_moment};
-use sampler_verify::quantity::Measure;
 use sampler_verify::words::{counted, form};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::api::{Api, ApiError, Query};
-use crate::event::SpanSeen;
+use crate::event::{Measured, SpanSeen};
 use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
 use crate::moment;
@@ -89,7 +88,7 @@ struct Line {
     plan_id: String,
     resource_instance_id: String,
     since: Option<Moment>,
-    measured_usage: Option<Vec<Measure>>,
+    measured_usage: Option<Vec<Measured>>,
 }
 
 pub(crate) async fn run(arguments: Arguments, api: &Api) -> Result<ExitCode, Failure> {

@@ -1,12 +1,11 @@
 //! Reads the lists of the platform, sends what follows, and keeps how far it is.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use sampler_verify::moment::{HOUR, InWords, Millis};
 use serde_json::Value;
 
-use super::gap::Gap;
+use super::gap::{Behind, Gap};
 use super::outside::Outside;
 use super::platform::Live;
 use super::report::{Report, sentence};
@@ -35,17 +34,6 @@ pub(super) struct How {
     pub(super) min_age: Millis,
     pub(super) is_once: bool,
     pub(super) is_dry: bool,
-}
-
-/// What a list has behind the events that are old enough.
-#[derive(Debug, Default)]
-struct Behind {
-    /// The last event that is old enough.
-    mark: Option<Mark>,
-    /// What has events behind that: these say more than a list.
-    left: HashSet<String>,
-    /// What is noted behind that, as running.
-    noted: HashSet<String>,
 }
 
 pub(super) struct Feed<O> {
@@ -187,8 +175,7 @@ impl<O: Outside> Feed<O> {
             // In whole seconds, as the platform's own times: an event of this second is not dated earlier.
             at: now / 1_000 * 1_000,
             listed: &listed,
-            left: &behind.left,
-            noted: &behind.noted,
+            behind: &behind,
         };
         let spans = self.outside.open_spans(&gap.organizations()).await?;
         let changes = gap.changes(spans);

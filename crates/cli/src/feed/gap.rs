@@ -7,10 +7,10 @@ use sampler_verify::Target;
 use sampler_verify::moment::Millis;
 
 use super::outside::Listed;
-use super::state::{Change, FeedState, Kind, Phase, Tracked};
+use super::state::{Change, FeedState, Kind, Mark, Phase, Tracked};
 use super::translate::{gone, listed};
 use super::usage_event::Record;
-use crate::event::SpanSeen;
+use crate::event::{SpanSeen, by_value};
 
 /// The gap, and what is known about it.
 pub(super) struct Gap<'a> {
@@ -19,10 +19,18 @@ pub(super) struct Gap<'a> {
     /// The time of the lists, in ms.
     pub(super) at: Millis,
     pub(super) listed: &'a Listed,
-    /// What has events behind the cursor: these say more than a list.
-    pub(super) left: &'a HashSet<String>,
-    /// What is noted behind the cursor, as running.
-    pub(super) noted: &'a HashSet<String>,
+    pub(super) behind: &'a Behind,
+}
+
+/// What a record has behind the events that are old enough.
+#[derive(Debug, Default)]
+pub(super) struct Behind {
+    /// The last event that is old enough.
+    pub(super) mark: Option<Mark>,
+    /// What has events behind that: these say more than a list.
+    pub(super) left: HashSet<String>,
+    /// What is noted behind that, as running.
+    pub(super) noted: HashSet<String>,
 }
 
 impl Gap<'_> {
@@ -41,7 +49,7 @@ impl Gap<'_> {
         let running = &self.listed.running;
         for (key, tracked) in &open {
             let is_listed = running.contains_key(key) || self.listed.unplaced.contains(key);
-            if is_listed || self.left.contains(key) {
+            if is_listed || self.behind.left.contains(key) {
                 let phase = Phase::Started(tracked.clone());
                 changes.push(Change::noting(key, phase));
             } else {
@@ -49,17 +57,21 @@ impl Gap<'_> {
             }
         }
         for (key, now) in running {
-            if !self.left.contains(key) {
+            if !self.behind.left.contains(key) {
                 changes.push(self.running(now, open.get(key)));
             }
         }
         // What is noted and not listed has ended before the note is read; what is tracked and not billed does not run.
         let phases = &self.state.phases;
-        let noted = self.noted.iter().filter(|key| !phases.contains_key(*key));
+        let noted = self
+            .behind
+            .noted
+            .iter()
+            .filter(|key| !phases.contains_key(*key));
         let tracked = self.state.tracked().map(Tracked::key);
         for key in noted.map(String::as_str).chain(tracked) {
             let is_known = running.contains_key(key) || open.contains_key(key);
-            let is_left = self.left.contains(key) || self.listed.unplaced.contains(key);
+            let is_left = self.behind.left.contains(key) || self.listed.unplaced.contains(key);
             if !is_known && !is_left {
                 let ended = Phase::Ended(self.at);
                 changes.push(Change::noting(key, ended));
@@ -87,7 +99,7 @@ impl Gap<'_> {
         let open = open.map(|span| {
             let key = span.target.resource_instance_id.clone();
             let mut tracked = Tracked {
-                measures: span.measured_usage,
+                measures: by_value(&span.measured_usage).unwrap_or_default(),
                 target: span.target,
                 kind: match self.record {
                     Record::Services => Kind::Service,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::translate::translate;
 use super::usage_event::{Record, UsageEvent};
-use crate::event::Event;
+use crate::event::{Event, Measured};
 use crate::events::Refusal;
 
 /// How long the end of something is remembered, in ms of the platform's time: clocks of API servers differ less, and a
@@ -83,6 +83,11 @@ impl Tracked {
 
     pub(super) fn key(&self) -> &str {
         &self.target.resource_instance_id
+    }
+
+    /// `measured_usage` of an event.
+    pub(super) fn measured_usage(&self) -> Vec<Measured> {
+        self.measures.iter().cloned().map(Measured::from).collect()
     }
 
     /// Whether these are the measures.
@@ -215,7 +220,7 @@ impl Change {
     pub(super) fn posting(id: String, event: Event, phase: Phase, unknown: Vec<Unknown>) -> Self {
         Self {
             key: Some(event.target.resource_instance_id.clone()),
-            body: Some(Event { id, ..event }.document()),
+            body: Some(json!(Event { id, ..event })),
             phase: Some(phase),
             unknown,
             ..Self::default()

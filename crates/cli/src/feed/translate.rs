@@ -152,7 +152,7 @@ fn changed(now: &Tracked, tracked: &Tracked) -> Option<Tracked> {
 }
 
 fn start(id: String, now: &Tracked, at: Millis, unknown: Vec<Unknown>) -> Change {
-    let event = Event::start(now.target.clone(), at, now.measures.clone());
+    let event = Event::start(now.target.clone(), at, now.measured_usage());
     let now = now.clone();
     Change::posting(
         id,
@@ -163,7 +163,7 @@ fn start(id: String, now: &Tracked, at: Millis, unknown: Vec<Unknown>) -> Change
 }
 
 fn change(id: String, before: &Tracked, now: Tracked, unknown: Vec<Unknown>) -> Change {
-    let (target, measures) = (now.target.clone(), now.measures.clone());
+    let (target, measures) = (now.target.clone(), now.measured_usage());
     let event = Event::update(&before.target, target, now.last, measures);
     Change::posting(id, event, Phase::Started(now), unknown)
 }

@@ -12,10 +12,9 @@ use std::collections::BTreeMap;
 
 use sampler_verify::Target;
 use sampler_verify::moment::Millis;
-use sampler_verify::quantity::{self, Measure};
 use serde::Serialize;
 
-use crate::event::{Event, SpanSeen};
+use crate::event::{Event, Measured, SpanSeen, are_equal};
 
 /// An instance that runs, as its provider knows it.
 #[derive(Clone, Debug)]
@@ -24,7 +23,7 @@ pub(crate) struct Instance {
     /// Since when it runs for this customer, under any plan.
     pub(crate) since: Option<Millis>,
     /// Measures that the provider does not name are not compared.
-    pub(crate) measured_usage: Option<Vec<Measure>>,
+    pub(crate) measured_usage: Option<Vec<Measured>>,
 }
 
 /// What differs, with the events that would make the spans agree. Each can be sent as it is.
@@ -59,7 +58,7 @@ struct Said {
     #[serde(skip_serializing_if = "Option::is_none")]
     plan_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    measured_usage: Option<Vec<Measure>>,
+    measured_usage: Option<Vec<Measured>>,
 }
 
 /// What distinguishes an instance and its customer, whatever the plan.
@@ -142,7 +141,7 @@ impl Difference {
             let span = ran.swap_remove(place);
             let said = instance.measured_usage.as_deref();
             let kept = &span.measured_usage;
-            let differs = said.is_some_and(|said| quantity::difference(said, kept).is_some());
+            let differs = said.is_some_and(|said| !are_equal(said, kept));
             if differs && span.end.is_none() {
                 self.differs.push(Found::changed(span, instance, at));
             }
@@ -188,7 +187,7 @@ impl Found {
         let (target, kept) = (&instance.target, &span.measured_usage);
         let (plan, before) = (&target.plan_id, &span.target.plan_id);
         let measures = instance.measured_usage.as_ref();
-        let other = measures.filter(|it| quantity::difference(it, kept).is_some());
+        let other = measures.filter(|it| !are_equal(it, kept));
         let has_other_plan = plan != before;
         let said = |plan: &String, measured_usage| Said {
             plan_id: has_other_plan.then(|| plan.clone()),

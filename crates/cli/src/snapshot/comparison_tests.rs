@@ -7,7 +7,7 @@ use super::*;
 /// The time of each snapshot.
 const AT: Millis = 1_000;
 
-fn measures(text: &str) -> Vec<Measure> {
+fn measures(text: &str) -> Vec<Measured> {
     serde_json::from_str(text).unwrap()
 }
 
@@ -141,7 +141,7 @@ fn measures_that_the_provider_names_are_compared() {
 
 #[test]
 fn quantities_are_proposed_as_they_are_written() {
-    let exact = r#"[{"measure":"memory","quantity":31.245270191439438}]"#;
+    let exact = r#"[{"measure":"memory","quantity":31.2452701914394380000000001}]"#;
     let mut new = instance("i large");
     new.measured_usage = Some(measures(exact));
     let difference = compare(AT, 0, &[new], &[]);

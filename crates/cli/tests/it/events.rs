@@ -414,7 +414,12 @@ fn one_event_is_sent_from_options() {
     let stub = receiver();
     let start = |instance: &str, more: &[&str]| {
         let what = ["start", instance, "--at", "2026-11-22T13:00"];
-        let measures = ["--measure", "memory=512", "--measure", "load=0.5"];
+        let measures = [
+            "--measure",
+            "memory=512",
+            "--measure",
+            "load=0.50000000000000000001",
+        ];
         stub.run(&[&what, &CUSTOMER[..], &PLAN, &measures, more].concat())
     };
     let kept = "The start of postgres/large/new at 2026-11-22T13:00:00.000Z is kept.\n";
@@ -428,7 +433,7 @@ fn one_event_is_sent_from_options() {
     let id = body["id"].as_str().unwrap();
     assert!(id.starts_with("sampler-"), "{body}");
     assert_eq!(body["timestamp"], NOW);
-    let measures = r#""measured_usage":[{"measure":"memory","quantity":512},{"measure":"load","quantity":0.5}]"#;
+    let measures = r#""measured_usage":[{"measure":"memory","quantity":512},{"measure":"load","quantity":0.50000000000000000001}]"#;
     assert!(seen[0].body.contains(measures), "{}", seen[0].body);
     start("refuse", &[]).tells(1, &["It is open."]);
     for wrong in ["memory", "memory=much", "m=0x1"] {
