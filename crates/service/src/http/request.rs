@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 use axum::extract::{MatchedPath, Request};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use opentelemetry::propagation::TextMapPropagator;
+use opentelemetry::trace::TraceContextExt;
 use opentelemetry_http::HeaderExtractor;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use sampler_domain::ClientId;
@@ -120,7 +121,6 @@ pub(super) fn span(request: &Request, method: &'static str) -> Span {
     let span = trace_span!(
         target: TRACE,
         "request",
-        otel.name = Empty,
         otel.kind = "server",
         otel.status_code = Empty,
         http.request.method = method,
@@ -140,7 +140,9 @@ pub(super) fn finish(span: &Span, method: &str, route: &str, status: StatusCode)
     if span.is_disabled() {
         return;
     }
-    span.record("otel.name", format!("{method} {route}"));
+    // A name that is recorded counts only until the span begins.
+    let name = format!("{method} {route}");
+    span.context().span().update_name(name);
     span.record("http.route", route);
     // A number of any other type becomes a text in the trace.
     span.record("http.response.status_code", i64::from(status.as_u16()));
