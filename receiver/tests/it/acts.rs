@@ -8,10 +8,14 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::event::{on, start, stop, with};
 use crate::store::Behaviour;
-use crate::worker::at;
-use crate::world::{DAY, HOUR, NOW, World};
+use crate::world::{DAY, HOUR, NOW, World, at};
 
 pub(crate) const REASON: &str = "The plan has its mapping.";
+
+/// The body of an act that says nothing but why.
+pub(crate) fn because() -> Value {
+    json!({ "reason": REASON })
+}
 
 impl World {
     /// A span whose first day is refused, and its cause. A day has gone.
@@ -67,28 +71,6 @@ pub(crate) fn tag_of(answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn causes_are_listed_the_largest_first_and_their_spans_by_them() {
-    let world = World::new();
-    let (small, other) = world.suspended("1", "redis").await;
-    let (_, cause) = world.suspended("2", "postgres").await;
-    world.suspended("3", "postgres").await;
-    let list = world.read("/v1/suspended").await;
-    let item = |cause: CauseId, resource: &str, spans: u64| {
-        json!({
-            "cause": cause.to_string(), "status": 400, "error": "no mapping",
-            "resource_id": resource, "plan_id": "large", "spans": spans, "since": NOW + DAY,
-        })
-    };
-    let expected = [item(cause, "postgres", 2), item(other, "redis", 1)];
-    assert_eq!(list, json!({ "items": expected }));
-    let path = format!("/v1/spans?state=suspended&cause={other}");
-    let spans = world.read(&path).await;
-    let items = spans["items"].as_array().unwrap();
-    assert_eq!(items.len(), 1);
-    assert!(small.ends_with(items[0]["id"].as_str().unwrap()));
-}
-
-#[tokio::test]
 async fn a_span_is_resumed_as_it_was_seen() {
     let world = World::new();
     let (location, cause) = world.suspended("1", "postgres").await;
@@ -97,7 +79,7 @@ async fn a_span_is_resumed_as_it_was_seen() {
     assert_eq!(due_at, Value::Null, "it waits for its cause");
     let seen = tag_of(&shown);
     let path = format!("{location}/resume");
-    let body = json!({ "reason": REASON });
+    let body = because();
     let unseen = world.act(&path, None, &body).await;
     unseen.problem(428, "precondition-required");
     let stale = world.act(&path, Some("\"stale\""), &body).await;
@@ -138,7 +120,7 @@ async fn a_span_is_resumed_as_it_was_seen() {
 async fn what_is_refused_is_skipped_at_once() {
     let world = World::new();
     let (location, _) = world.suspended("1", "postgres").await;
-    let body = json!({ "reason": REASON });
+    let body = because();
     let answer = world.act_on(&location, "skip", &body).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     let shown = answer.json();
@@ -192,80 +174,25 @@ async fn one_action_skips_up_to_a_later_boundary() {
     assert_eq!(act["after"]["ranges"], json!([range]));
 }
 
+/// The rules are the domain's. Each refusal has its problem.
 #[tokio::test]
-async fn a_time_up_to_which_nothing_can_be_skipped_is_told() {
+async fn what_cannot_be_skipped_is_told_why() {
     let world = World::new();
     let (location, _) = world.suspended("1", "postgres").await;
     world.clock.set(NOW + 9 * DAY);
     world.stop(&on("1", &stop(NOW + 8 * DAY + HOUR))).await;
-    let refused = |until: i64| {
-        let (world, location) = (&world, &location);
-        async move {
-            let body = json!({ "reason": REASON, "until": until });
-            let answer = world.act_on(location, "skip", &body).await;
-            answer.names(422, "invalid-until", &["#/until"]);
-        }
-    };
-    let boundary = NOW + 2 * DAY;
-    for until in [NOW, NOW + DAY - 1, boundary - 1, boundary + HOUR] {
-        refused(until).await;
+    // Too early, no boundary, after the stop, and after now.
+    for (until, now) in [
+        (NOW, NOW + 9 * DAY),
+        (NOW + 2 * DAY - 1, NOW + 9 * DAY),
+        (NOW + 9 * DAY, NOW + 9 * DAY),
+        (NOW + 2 * DAY, NOW + 2 * DAY - 1),
+    ] {
+        world.clock.set(now);
+        let body = json!({ "reason": REASON, "until": until });
+        let answer = world.act_on(&location, "skip", &body).await;
+        answer.names(422, "invalid-until", &["#/until"]);
     }
-    // After the stop, and before now.
-    refused(NOW + 9 * DAY).await;
-    world.clock.set(boundary - 1);
-    refused(boundary).await;
-    assert_eq!(world.trail_of_acts().await, [[""; 3]; 0]);
-    // The end is no boundary.
-    world.clock.set(NOW + 9 * DAY);
-    let body = json!({ "reason": REASON, "until": NOW + 8 * DAY + HOUR });
-    let answer = world.act_on(&location, "skip", &body).await;
-    assert_eq!(answer.json()["sampled_to"], NOW + 8 * DAY + HOUR);
-}
-
-#[tokio::test]
-async fn a_correction_is_skipped_alone() {
-    let world = World::new();
-    let location = world.starts("1", NOW).await;
-    world.goes_on(&location, NOW + DAY).await;
-    world.accepts(&location, NOW + DAY).await;
-    world.clock.set(NOW + DAY);
-    world.stop(&on("1", &stop(NOW + HOUR))).await.is_created();
-    world.goes_on(&location, NOW + DAY).await;
-    world.refuses(&location, NOW + DAY).await;
-    let body = json!({ "reason": REASON, "until": NOW });
-    let answer = world.act_on(&location, "skip", &body).await;
-    answer.names(422, "invalid-until", &["#/until"]);
-    let answer = world
-        .act_on(&location, "skip", &json!({ "reason": REASON }))
-        .await;
-    let shown = answer.json();
-    assert_eq!(shown["excluded"][0]["end"], NOW + HOUR);
-    // What it would have taken back stays billed.
-    let proof = json!({
-        "used": HOUR, "billed": DAY, "skipped": HOUR - DAY, "unanswered": 0, "unsampled": 0,
-        "usages": 1, "ledger": DAY, "difference": 0,
-    });
-    assert_eq!(shown["proof"], proof);
-}
-
-/// What a probe posts just now may be accepted.
-#[tokio::test]
-async fn a_span_that_is_probed_is_neither_skipped_nor_resumed() {
-    let world = World::new();
-    let (location, _) = world.suspended("1", "postgres").await;
-    world.alter(&location, |span| *span = span.resumed(0, true, at(NOW)));
-    for act in ["skip", "resume"] {
-        let answer = world
-            .act_on(&location, act, &json!({ "reason": REASON }))
-            .await;
-        answer.problem(409, "not-suspended");
-    }
-}
-
-#[tokio::test]
-async fn a_span_has_only_so_many_ranges_that_are_skipped() {
-    let world = World::new();
-    let (location, _) = world.suspended("1", "postgres").await;
     let range = |number: usize| {
         let start = NOW - i64::try_from(number + 1).unwrap() * 2 * DAY;
         let (start, end) = (at(start), at(start + DAY));
@@ -280,11 +207,18 @@ async fn a_span_has_only_so_many_ranges_that_are_skipped() {
     world.alter(&location, |span| {
         span.processing.excluded = (0..EXCLUDED_MAX).rev().map(range).collect();
     });
-    let body = json!({ "reason": REASON });
-    let answer = world.act_on(&location, "skip", &body).await;
+    let answer = world.act_on(&location, "skip", &because()).await;
     answer.problem(409, "too-many-ranges");
-    world.alter(&location, |span| drop(span.processing.excluded.pop()));
-    assert_eq!(world.act_on(&location, "skip", &body).await.status, 200);
+    // What a probe posts just now may be accepted.
+    world.alter(&location, |span| {
+        span.processing.excluded.clear();
+        *span = span.resumed(0, true, at(NOW));
+    });
+    for act in ["skip", "resume"] {
+        let answer = world.act_on(&location, act, &because()).await;
+        answer.problem(409, "not-suspended");
+    }
+    assert_eq!(world.trail_of_acts().await, [[""; 3]; 0]);
 }
 
 #[tokio::test]
@@ -294,7 +228,7 @@ async fn all_spans_of_a_cause_are_resumed_together() {
     let (other, _) = world.suspended("2", "postgres").await;
     let (redis, _) = world.suspended("3", "redis").await;
     let path = format!("/v1/suspended/{cause}/resume");
-    let body = json!({ "reason": REASON });
+    let body = because();
     let answer = world.act(&path, None, &body).await;
     assert_eq!(answer.status, 202, "{answer:?}");
     assert_eq!(answer.json(), json!({ "resumed": 2 }));
@@ -360,7 +294,7 @@ async fn each_field_that_is_wrong_is_named() {
     let large = json!({ "reason": REASON, "x": "x".repeat(70_000) });
     let answer = world.act(&resume, None, &large).await;
     answer.problem(413, "payload-too-large");
-    let body = json!({ "reason": REASON });
+    let body = because();
     for act in ["resume", "skip", "resend"] {
         let unknown = format!("/v1/spans/{}/{act}", "0".repeat(24));
         let answer = world.act(&unknown, Some("*"), &body).await;
@@ -381,7 +315,7 @@ async fn nothing_is_done_that_is_not_in_the_trail() {
     let (_, cause) = world.suspended("2", "redis").await;
     let usage = world.unconfirmed("3", true).await;
     let seen = tag_of(&world.get(&location).await);
-    let body = json!({ "reason": REASON });
+    let body = because();
     let of_span = (format!("{location}/skip"), Some(&*seen));
     let of_cause = (format!("/v1/suspended/{cause}/resume"), None);
     let of_usage = (format!("/v1/unconfirmed/{usage}/resend"), None);

@@ -1,8 +1,6 @@
 //! Batches: their layouts and answers. Events of one target keep their order. That each is answered as it
 //! would be alone is shown by the table of events.
 
-mod limits;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::answer::Answer;
+use crate::bodies::{gzip, zipped};
 use crate::event::{by, on, start, stop, with, without};
 use crate::store::Behaviour;
 use crate::world::{EVENTS, HOUR, NOW, START, STOP, UPDATE, World, request, request_as};
@@ -147,23 +146,24 @@ async fn lines_that_are_no_json_are_refused_alone_and_blank_ones_are_passed_over
 async fn a_list_that_is_no_json_is_refused_as_a_whole() {
     let event = typed(&("start", start(NOW)));
     let malformed = [
-        String::new(),
-        " \n".to_owned(),
-        "[".to_owned(),
-        format!("[{event}"),
-        format!("[{event},"),
-        format!("[{event},]"),
-        format!("[{event} {event}]"),
-        format!("[{event}]]"),
-        format!("[{event}] x"),
-        format!("[,{event}]"),
-        "nope".to_owned(),
-        "{\"a\":".to_owned(),
-        format!("\u{feff}[{event}]"),
+        "",
+        " \n",
+        "[",
+        "[E",
+        "[E,",
+        "[E,]",
+        "[E E]",
+        "[E]]",
+        "[E] x",
+        "[,E]",
+        "nope",
+        "{\"a\":",
+        "\u{feff}[E]",
     ];
     let world = World::new();
     for body in malformed {
-        let answer = world.send(request(EVENTS, body.clone())).await;
+        let written = body.replace('E', &event.to_string());
+        let answer = world.send(request(EVENTS, written)).await;
         let text = answer.problem(400, "malformed-json")["detail"].to_string();
         assert!(
             text.contains("empty") || text.contains("line"),
@@ -313,20 +313,54 @@ async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_instance
 }
 
 #[tokio::test]
-async fn a_batch_whose_client_goes_away_is_completed_by_its_repeat() {
-    let world = Arc::new(World::new());
-    world.store.set_behaviour(Behaviour::Held);
-    let mut events = many(800);
-    events.push(("stop", by("z", &on("instance 0", &stop(NOW)))));
-    let sending = world.begin(request(EVENTS, list(&events)));
-    world.store.wait_until_held(512).await;
-    sending.abort();
-    assert!(sending.await.unwrap_err().is_cancelled());
-    world.store.release();
-    for replayed in [false, true] {
-        let answer = world.send(request(EVENTS, list(&events))).await;
-        assert_eq!(statuses(&answer), [201; 801]);
-        assert_eq!(results(&answer)[800]["replayed"], replayed);
+async fn a_thousand_events_are_taken_and_of_more_none_is() {
+    for (media_type, status) in [
+        ("application/json", 201),
+        (NDJSON, 201),
+        // None of them is a CloudEvent.
+        (CLOUD_EVENTS, 400),
+    ] {
+        let world = World::new();
+        let send = async |count: usize| {
+            let events = many(count);
+            let body = match media_type {
+                NDJSON => lines(&events),
+                _ => list(&events),
+            };
+            world.send(request_as(media_type, EVENTS, body)).await
+        };
+        send(1_001).await.names(413, "payload-too-large", &[]);
+        assert_eq!(world.store.calls(), 0);
+        assert_eq!(statuses(&send(1_000).await), [status; 1_000]);
     }
-    assert_eq!(world.kept().len(), 800);
+}
+
+#[tokio::test]
+async fn a_batch_of_too_many_bytes_is_refused_and_one_at_the_limit_is_taken() {
+    let world = World::new();
+    let body = list(&many(5));
+    let padded = |length: usize| format!("{body}{}", " ".repeat(length - body.len()));
+    let answer = world.send(request(EVENTS, padded((4 << 20) + 1))).await;
+    answer.names(413, "payload-too-large", &[]);
+    let zipped = |body: String| zipped(EVENTS, gzip(body.as_bytes()));
+    let answer = world.send(zipped(padded((4 << 20) + 1))).await;
+    answer.names(413, "payload-too-large", &[]);
+    assert_eq!(world.store.calls(), 0);
+    // The largest batch that may be sent at all, and what it was decompressed from, fit together.
+    let answer = world.send(zipped(padded(4 << 20))).await;
+    assert_eq!(statuses(&answer), [201; 5]);
+}
+
+/// Its time limits do not pass while it works.
+#[tokio::test(start_paused = true)]
+async fn the_answer_is_bounded_however_much_is_wrong() {
+    let world = World::new();
+    let measures = vec![json!({}); 100];
+    let event = typed(&("start", json!({ "measured_usage": measures })));
+    let named = |result: &Value| result["problem"]["errors"].as_array().unwrap().len();
+    for (count, each) in [(1, 100), (100, 100), (1_000, 10)] {
+        let events = Value::from_iter(vec![event.clone(); count]);
+        let answer = world.post(EVENTS, &events).await;
+        assert!(results(&answer).iter().all(|result| named(result) == each));
+    }
 }

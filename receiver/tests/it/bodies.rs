@@ -13,11 +13,13 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http_body_util::{BodyExt, Full};
-use serde_json::json;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use tokio::runtime::Builder;
 use tokio::time::Instant;
 
-use crate::event::{start, stop, valid, with};
-use crate::world::{ALL, MAPPINGS, NOW, START, STOP, World, request};
+use crate::event::{start, stop, valid};
+use crate::world::{ALL, HOUR, MAPPINGS, NOW, START, STOP, World, request};
 
 const SMALL: usize = 4096;
 
@@ -237,17 +239,6 @@ async fn a_bomb_is_not_unpacked_beyond_the_limit() {
     assert!(taken < 240 * 1024, "{taken} KiB");
 }
 
-#[tokio::test]
-async fn half_a_megabyte_of_measures_is_taken() {
-    let world = World::new();
-    let measure = |number| json!({"measure": format!("m{number}"), "quantity": number});
-    let measures: Vec<_> = (0..12_000).map(measure).collect();
-    let event = with(&start(NOW), "measured_usage", measures);
-    assert!((400_000..512_000).contains(&event.to_string().len()));
-    world.start(&event).await.is_created();
-    world.assert_kept(&[(&event, None)]);
-}
-
 /// A body of which these bytes come, and then what `rest` waits for.
 fn body_with(
     bytes: &str,
@@ -291,14 +282,38 @@ async fn a_body_that_stalls_is_given_up_and_its_place_is_free_again() {
     world.start(&start(NOW)).await.is_created();
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_slow_body_that_comes_in_time_is_taken() {
-    let world = World::new();
-    let slow = async {
-        tokio::time::sleep(Duration::from_millis(29_999)).await;
-        None
-    };
-    let body = body_with(&start(NOW).to_string(), slow);
-    world.send(request(START, body)).await.is_created();
-    world.assert_kept(&[(&start(NOW), None)]);
+/// Whatever is sent: no panic and no answer 5xx. `PROPTEST_CASES` says how often.
+#[test]
+fn whatever_is_sent_is_refused_or_kept() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let flips = prop::collection::vec((any::<Index>(), any::<u8>()), 1..4);
+    let own = prop_oneof![
+        Just(None),
+        prop::collection::vec(any::<u8>(), 0..300).prop_map(Some)
+    ];
+    proptest!(|(own in own, flips in flips, packed in any::<bool>(), is_stop in any::<bool>())| {
+        let (path, event) = if is_stop { (STOP, stop(NOW)) } else { (START, start(NOW)) };
+        let mut bytes = own.unwrap_or_else(|| event.to_string().into_bytes());
+        bytes = if packed { gzip(&bytes) } else { bytes };
+        for (place, byte) in flips {
+            let length = bytes.len().max(1);
+            bytes.resize(length, 0);
+            bytes[place.index(length)] = byte;
+        }
+        let sent = if packed { zipped(path, bytes) } else { request(path, bytes) };
+        runtime.block_on(async {
+            let world = World::new();
+            world.start(&start(NOW - HOUR)).await.is_created();
+            let answer = world.send(sent).await;
+            assert!(answer.status < 500, "{answer:?}");
+            if answer.status == 201 {
+                answer.is_created();
+            } else {
+                answer.any_problem();
+            }
+            let kept = world.kept();
+            let count = kept.len() + kept.iter().filter(|(_, stop)| stop.is_some()).count();
+            assert_eq!(count, if answer.status == 201 { 2 } else { 1 }, "{kept:?}");
+        });
+    });
 }

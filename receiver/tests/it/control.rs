@@ -56,19 +56,6 @@ impl World {
         self.change("PUT", "/v1/control", tag, body).await
     }
 
-    /// Starts these instances; returns those that are turned away.
-    async fn turned_away(&self, instances: Vec<String>) -> Vec<String> {
-        let mut turned_away = Vec::new();
-        for instance in instances {
-            let answer = self.start(&start_of(&instance, NOW)).await;
-            if answer.status != 201 {
-                answer.problem(503, "throttled");
-                turned_away.push(instance);
-            }
-        }
-        turned_away
-    }
-
     /// Sets the rate of all starts.
     pub(crate) async fn let_in(&self, rate: f64) {
         let change = body("/starts/rate", json!(rate));
@@ -101,13 +88,6 @@ async fn what_is_set_is_shown_with_its_version_and_changed_by_whom_has_seen_it()
     }
     let stale = world.put(Some("\"0\""), &body("", json!(null))).await;
     stale.problem(412, "precondition-failed");
-}
-
-#[tokio::test]
-async fn each_change_is_in_the_audit_trail() {
-    let world = World::new();
-    let change = body("/sampling/paused", json!(true));
-    shown(&world.put(Some("\"0\""), &change).await);
     let records = world.items("/v1/audit").await;
     assert_eq!(records.len(), 1);
     for (name, value) in [
@@ -119,7 +99,7 @@ async fn each_change_is_in_the_audit_trail() {
     ] {
         assert_eq!(records[0][name], value, "{name}");
     }
-    assert_eq!(records[0]["after"]["sampling"]["paused"], json!(true));
+    assert_eq!(records[0]["after"]["starts"], expected["starts"]);
 }
 
 #[tokio::test]
@@ -163,46 +143,33 @@ async fn every_wrong_value_is_named() {
 }
 
 /// A member that was forgotten would be set back to its default.
+#[rustfmt::skip]
+fn misfits() -> Vec<(&'static str, Option<Value>, &'static str)> {
+    let (missing, unknown) = ("It is missing.", "There is no field of this name.");
+    let (object, number) = ("It must be an object.", "It must be a number.");
+    vec![
+        ("/starts", Some(json!([100, {}])), object),
+        ("/starts/rate", Some(json!("5")), number),
+        ("/starts/rate", Some(json!(null)), number),
+        ("/starts/rate", None, missing),
+        ("/starts/resources", Some(json!([])), object),
+        ("/starts/resources/a", Some(json!("5")), number),
+        ("/sampling", None, missing),
+        ("/sampling/paused", Some(json!(1)), "It must be true or false."),
+        ("/controller", Some(json!([])), object),
+        ("/controller/kd", None, missing),
+        ("/reason", Some(json!(["why"])), "It must be a string."),
+        ("/more", Some(json!(1)), unknown),
+        ("/starts/more", Some(json!(1)), unknown),
+        ("/controller/x", Some(json!(1)), unknown),
+    ]
+}
+
 #[tokio::test]
 async fn what_is_missing_unknown_or_of_another_type_is_named() {
     let world = World::new();
-    let (default, missing) = (body("", json!(null)), "It is missing.");
-    for (pointer, value, words) in [
-        ("/starts", Some(json!([100, {}])), "It must be an object."),
-        ("/starts/rate", Some(json!("5")), "It must be a number."),
-        ("/starts/rate", Some(json!(null)), "It must be a number."),
-        ("/starts/rate", None, missing),
-        (
-            "/starts/resources",
-            Some(json!([])),
-            "It must be an object.",
-        ),
-        (
-            "/starts/resources/a",
-            Some(json!("5")),
-            "It must be a number.",
-        ),
-        ("/sampling", None, missing),
-        (
-            "/sampling/paused",
-            Some(json!(1)),
-            "It must be true or false.",
-        ),
-        ("/controller", Some(json!([])), "It must be an object."),
-        ("/controller/kd", None, missing),
-        ("/reason", Some(json!(["why"])), "It must be a string."),
-        ("/more", Some(json!(1)), "There is no field of this name."),
-        (
-            "/starts/more",
-            Some(json!(1)),
-            "There is no field of this name.",
-        ),
-        (
-            "/controller/x",
-            Some(json!(1)),
-            "There is no field of this name.",
-        ),
-    ] {
+    let default = body("", json!(null));
+    for (pointer, value, words) in misfits() {
         let answer = world.put(Some("*"), &put(&default, pointer, value)).await;
         answer.names(400, "invalid-body", &[&format!("#{pointer}")]);
         assert_eq!(answer.json()["errors"][0]["detail"], words, "{pointer}");
@@ -236,6 +203,11 @@ async fn at_rate_0_new_starts_wait_and_stops_and_repeats_pass() {
     world.let_in(0.0).await;
     world.throttles(&start_of("new", NOW)).await;
     world.start(&kept).await.is_replayed();
+    // While the store is away nobody is told that a start is new.
+    world.store.set_behaviour(Behaviour::Unavailable);
+    let answer = world.start(&kept).await;
+    answer.problem(503, "database-unavailable");
+    world.store.set_behaviour(Behaviour::Served);
     let other = with(&kept, "timestamp", NOW - HOUR - 1);
     let taken = world.start(&other).await;
     taken.names(409, "id-taken", &["#/timestamp"]);
@@ -245,17 +217,6 @@ async fn at_rate_0_new_starts_wait_and_stops_and_repeats_pass() {
     world.assert_kept(&[(&kept, Some(&stopped))]);
     world.let_in(100.0).await;
     world.start(&start_of("new", NOW)).await.is_created();
-}
-
-#[tokio::test]
-async fn while_the_store_is_away_nobody_is_told_that_a_start_is_new() {
-    let world = World::new();
-    let kept = start_of("kept", NOW);
-    world.start(&kept).await.is_created();
-    world.let_in(0.0).await;
-    world.store.set_behaviour(Behaviour::Unavailable);
-    let answer = world.start(&kept).await;
-    answer.problem(503, "database-unavailable");
 }
 
 #[tokio::test]
@@ -272,28 +233,24 @@ async fn a_resource_has_a_rate_of_its_own() {
 
 /// Each start comes again each minute until it is admitted, with its own timestamp.
 #[tokio::test]
-async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
+async fn whoever_comes_again_gets_in_in_time() {
     let world = World::new();
     world.let_in(30.0).await;
-    let instances = (0..60).map(|number| format!("i{number}"));
-    let mut waiting: Vec<String> = instances.clone().collect();
-    let mut refused = 0;
+    let instances = (0..60).map(|number| start_of(&format!("i{number}"), NOW));
+    let (mut waiting, mut refused): (Vec<Value>, _) = (instances.collect(), 0);
     for minute in 0..5 {
         world.clock.set(NOW + minute * MINUTE + 20_000);
-        waiting = world.turned_away(waiting).await;
+        for event in std::mem::take(&mut waiting) {
+            let answer = world.start(&event).await;
+            if answer.status != 201 {
+                answer.problem(503, "throttled");
+                waiting.push(event);
+            }
+        }
         refused += waiting.len();
     }
     assert!(refused > 0 && waiting.is_empty(), "{waiting:?}");
-    // Stops never wait.
-    for name in instances {
-        world.stop(&stop_of(&name, NOW + HOUR)).await.is_created();
-    }
-    let spans = world.spans();
-    assert_eq!(spans.len(), 60);
-    for span in spans {
-        assert_eq!(span.start.as_millis(), NOW);
-        assert_eq!(span.end.map(|end| end.since(span.start)), Some(HOUR));
-    }
+    assert_eq!(world.spans().len(), 60);
 }
 
 #[tokio::test]
@@ -302,14 +259,8 @@ async fn other_instances_follow() {
     world.receiver.steering.poll().await;
     let mut control = world.store.memory.control().await.unwrap();
     control.control.starts.rate = sampler_domain::Percent::NONE;
-    assert!(
-        world
-            .store
-            .memory
-            .set_control(&control.control, 0)
-            .await
-            .unwrap()
-    );
+    let set = world.store.memory.set_control(&control.control, 0).await;
+    assert!(set.unwrap());
     world.start(&start_of("a", NOW)).await.is_created();
     world.receiver.steering.poll().await;
     world.throttles(&start_of("b", NOW)).await;

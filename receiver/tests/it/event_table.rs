@@ -1,21 +1,22 @@
-//! What events are answered: one table, which holds for events alone and in batches. And each kind of
-//! problem there is, is one of those that an event can meet, or cannot be about one event.
+//! What events are answered: one table, which holds for events alone and in batches.
 
 use std::collections::BTreeSet;
 use std::slice;
 
 use serde_json::{Value, json};
 
-use crate::auth_fixture::{bearer, secured};
+use crate::auth::{bearer, secured};
 use crate::batches::{NDJSON, Typed, lines, list, path, results};
 use crate::event::{TARGET, as_kept, by, moved, on, resized, start, stop, with, without};
-use crate::repeats::LONG_AFTER;
 use crate::store::Behaviour;
 use crate::updates::halves;
 use crate::world::{EVENTS, FUTURE, HOUR, NOW, PAST, START, World, request, request_as};
 
+/// Long after all that is dated around [`NOW`] has left the slack.
+const LONG_AFTER: i64 = NOW + 2 * PAST;
+
 /// What an event is answered.
-pub(crate) enum Expected {
+enum Expected {
     Created,
     Replayed,
     /// Its id is that of another one; these fields differ. A setting takes it for a repeat.
@@ -50,7 +51,7 @@ fn wrong(pointers: &'static [&'static str]) -> Expected {
 type Row = (&'static str, Value, Expected);
 
 /// Events in their order, with each kind of answer that is about the event.
-pub(crate) fn table() -> Vec<(Typed, Expected)> {
+fn table() -> Vec<(Typed, Expected)> {
     let rows = [
         of_one_target(),
         of_wrong_events(),
@@ -58,8 +59,9 @@ pub(crate) fn table() -> Vec<(Typed, Expected)> {
         of_ids_of_others(),
         of_updates(),
     ];
-    let typed = |(kind, event, expected)| ((kind, event), expected);
-    rows.into_iter().flatten().map(typed).collect()
+    let rows = rows.into_iter().flatten();
+    rows.map(|(kind, event, expected)| ((kind, event), expected))
+        .collect()
 }
 
 #[rustfmt::skip]
@@ -151,6 +153,9 @@ fn of_other_targets() -> Vec<Row> {
         ("start", on("late", &start(NOW + FUTURE)), Created),
         ("stop", on("late", &stop(NOW + FUTURE)), Created),
         ("stop", on("nothing", &stop(NOW + HOUR)), NOT_OPEN),
+        // A moment may be a text with an offset.
+        ("start", on("in words", &by("words", &start(NOW))), Created),
+        ("start", on("in words", &with(&by("words", &start(NOW)), "timestamp", "2018-08-03T02:00:00+02:00")), Replayed),
         // The id of a start that was refused is free.
         ("start", on("free", &by("a", &start(NOW - PAST - 1))), OUTSIDE),
         ("start", on("free", &by("a", &start(NOW))), Created),
@@ -373,7 +378,7 @@ fn has_id(event: &Value) -> bool {
     event["id"].as_str().is_some_and(|id| !id.is_empty())
 }
 
-/// What an event can be answered with.
+/// All that an event can be answered with.
 const OF_EVENTS: [&str; 14] = [
     "database-unavailable",
     "forbidden",
@@ -389,35 +394,6 @@ const OF_EVENTS: [&str; 14] = [
     "payload-too-large",
     "stop-before-start",
     "throttled",
-];
-
-/// What is about the request that carries events, and meets all of them alike: its head, its token, its
-/// body as a whole.
-const OF_REQUESTS: [&str; 7] = [
-    "invalid-query",
-    "method-not-allowed",
-    "not-found",
-    "request-timeout",
-    "token-server-unavailable",
-    "unauthorized",
-    "unsupported-media-type",
-];
-
-/// The beginnings of what no address of events answers.
-const OF_OTHERS: [&str; 13] = [
-    "mapping-",
-    "provisioning-",
-    "no-such-",
-    "not-",
-    "nothing-excluded",
-    "too-many-ranges",
-    "precondition-",
-    "invalid-body",
-    "invalid-until",
-    "cut-usage",
-    "query-too-wide",
-    "unhealthy",
-    "shutting-down",
 ];
 
 /// What is no JSON, alone and in a batch.
@@ -484,15 +460,4 @@ async fn each_kind_of_problem_is_the_same_alone_and_in_a_batch() {
         .map(|kind| kind.trim_start_matches("/problems/"))
         .collect();
     assert_eq!(met, BTreeSet::from(OF_EVENTS));
-}
-
-#[test]
-fn each_kind_of_problem_is_about_events_or_about_something_else() {
-    for kind in sampler_receiver::problems::all() {
-        let is_listed = OF_EVENTS.contains(&kind.slug) || OF_REQUESTS.contains(&kind.slug);
-        let is_other = OF_OTHERS
-            .iter()
-            .any(|beginning| kind.slug.starts_with(beginning));
-        assert!(is_listed || is_other, "{} can an event meet it?", kind.slug);
-    }
 }

@@ -1,25 +1,183 @@
-//! What the API says of itself: as `OpenAPI`, as a page, and about each type of problem.
+//! What the API says of itself: as `OpenAPI`, against which each answer is checked, as a page, and about each type of
+//! problem. And what is not served.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{Method, Request};
 use sampler_receiver::problems;
-use serde_json::Value;
+use sampler_testkit::boon::{Compiler, Draft, SchemaIndex, Schemas};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
-use crate::description::{Description, has_twin};
-use crate::world::World;
+use crate::answer::Answer;
+use crate::event::{start, stop};
+use crate::world::{MAPPINGS, NOW, START, STOP, World, request};
+
+/// The document of this release.
+pub(crate) struct Description {
+    pub(crate) document: Value,
+    compiled: Mutex<Compiled>,
+}
+
+/// Schemas that were needed so far, by their JSON Pointers.
+#[derive(Default)]
+struct Compiled {
+    schemas: Schemas,
+    by_pointer: HashMap<String, SchemaIndex>,
+}
+
+static DESCRIPTION: OnceCell<Arc<Description>> = OnceCell::const_new();
+
+impl Description {
+    /// What a receiver says.
+    pub(crate) async fn of(world: &World) -> Arc<Self> {
+        let read = async || {
+            let request = Request::get("/openapi.json").body(Body::empty()).unwrap();
+            let answer = world.answer(request).await;
+            assert_eq!(answer.status, 200);
+            Arc::new(Self {
+                document: serde_json::from_slice(&answer.body).unwrap(),
+                compiled: Mutex::default(),
+            })
+        };
+        Arc::clone(DESCRIPTION.get_or_init(read).await)
+    }
+
+    /// The methods and paths that it describes.
+    pub(crate) fn operations(&self) -> Vec<(String, String)> {
+        let paths = self.document["paths"].as_object().unwrap();
+        let operations = paths.iter().flat_map(|(path, item)| {
+            let methods = item.as_object().unwrap().keys();
+            methods.map(move |method| (method.to_uppercase(), path.clone()))
+        });
+        operations.collect()
+    }
+
+    /// An answer is one of those that are described: its status, its media type and its body.
+    #[track_caller]
+    pub(crate) fn check(&self, method: &Method, path: &str, answer: &Answer) {
+        if !path.starts_with("/v1/") {
+            return;
+        }
+        let method = if method == Method::HEAD {
+            "get".to_owned()
+        } else {
+            method.as_str().to_lowercase()
+        };
+        let Some(described) = self.template(path) else {
+            assert_eq!(answer.status, 404, "{path} is not described: {answer:?}");
+            return;
+        };
+        let pointer = format!("/paths/{}/{method}", escaped(&described));
+        if self.document.pointer(&pointer).is_none() {
+            assert_eq!(
+                answer.status, 405,
+                "{method} {path} is not described: {answer:?}"
+            );
+            return;
+        }
+        let pointer = format!("{pointer}/responses/{}", answer.status);
+        let response = self.document.pointer(&pointer);
+        let response = response.unwrap_or_else(|| panic!("{pointer} is not there: {answer:?}"));
+        self.check_body(&pointer, response, answer);
+    }
+
+    fn check_body(&self, pointer: &str, response: &Value, answer: &Answer) {
+        let Some(content) = response.get("content").and_then(Value::as_object) else {
+            assert!(answer.body.is_empty(), "{pointer}: {answer:?}");
+            return;
+        };
+        let media_type = answer.header("content-type").unwrap_or_default();
+        let described = content.get(media_type);
+        let described = described.unwrap_or_else(|| panic!("{pointer}: {media_type}: {answer:?}"));
+        if answer.body.is_empty() || described.get("schema").is_none() {
+            return;
+        }
+        let value = if media_type.contains("json") {
+            serde_json::from_slice(&answer.body).unwrap()
+        } else {
+            json!(String::from_utf8_lossy(&answer.body))
+        };
+        let pointer = format!("{pointer}/content/{}/schema", escaped(media_type));
+        let mut compiled = self.compiled.lock().unwrap();
+        let index = compiled.by_pointer.get(&pointer).copied();
+        let index = index.unwrap_or_else(|| self.compile(&pointer, &mut compiled));
+        let errors = compiled
+            .schemas
+            .validate(&value, index)
+            .map_err(|it| it.to_string());
+        // A test that fails must not make the others fail.
+        drop(compiled);
+        assert!(errors.is_ok(), "{pointer}: {errors:#?} in {value:#}");
+    }
+
+    fn compile(&self, pointer: &str, known: &mut Compiled) -> SchemaIndex {
+        let mut components = self.document["components"].clone();
+        for (name, schema) in components["schemas"].as_object_mut().unwrap() {
+            // Problems have members of their own. All else says every member that it has.
+            let has_members = schema.get("properties").is_some();
+            if has_members && name != "Problem" {
+                schema["additionalProperties"] = json!(false);
+            }
+        }
+        let schema = self.document.pointer(pointer).unwrap();
+        let root = json!({ "components": components, "allOf": [schema] });
+        let address = format!("urn:answer:{}", known.by_pointer.len());
+        let mut compiler = Compiler::new();
+        compiler.set_default_draft(Draft::V2020_12);
+        compiler.add_resource(&address, root).unwrap();
+        let index = compiler.compile(&address, &mut known.schemas).unwrap();
+        known.by_pointer.insert(pointer.to_owned(), index);
+        index
+    }
+
+    /// The path of the document that an address is one of. The original also takes a slash behind the
+    /// addresses that it has.
+    fn template(&self, path: &str) -> Option<String> {
+        let paths = self.document["paths"].as_object().unwrap();
+        let fits = |template: &&String, path: &str| {
+            let (parts, given) = (template.split('/'), path.split('/'));
+            parts.clone().count() == given.clone().count()
+                && parts.zip(given).all(|(part, given)| {
+                    part == given || (part.starts_with('{') && !given.is_empty())
+                })
+        };
+        let find = |path: &str| paths.keys().find(|template| fits(template, path)).cloned();
+        let without = path.strip_suffix('/').filter(|path| has_twin(path));
+        find(path).or_else(|| find(without?))
+    }
+}
+
+/// Whether an address is served with a slash behind it, too.
+pub(crate) fn has_twin(path: &str) -> bool {
+    matches!(
+        path,
+        "/v1/events"
+            | "/v1/events/start"
+            | "/v1/events/stop"
+            | "/v1/events/update"
+            | "/v1/mappings"
+    )
+}
+
+fn escaped(part: &str) -> String {
+    part.replace('~', "~0").replace('/', "~1")
+}
 
 #[tokio::test]
 async fn each_route_is_described_with_its_methods_and_nothing_else_is() {
     let world = World::new();
     let description = Description::of(&world).await;
     assert_eq!(description.document["openapi"], "3.1.0");
+    assert_eq!(description.document["servers"][0]["url"], ".");
     let operations = description.operations();
     let paths = operations.iter().map(|(_, path)| path.clone());
     let described: BTreeSet<String> = paths.collect();
     let is_twin = |path: &String| path.strip_suffix('/').is_some_and(has_twin);
-    let served = world.routes().into_iter().filter(|path| !is_twin(path));
+    let mut served = world.routes();
+    served.retain(|path| !is_twin(path));
     // What is served for no other reason than to answer 404, and what describes the API.
     let beside = [
         "/v1/{*rest}",
@@ -30,7 +188,7 @@ async fn each_route_is_described_with_its_methods_and_nothing_else_is() {
     ];
     let unspoken = beside.map(str::to_owned);
     let expected: BTreeSet<String> = described.iter().cloned().chain(unspoken).collect();
-    assert_eq!(served.collect::<BTreeSet<_>>(), expected);
+    assert_eq!(served, expected);
     let all = [
         "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW",
     ];
@@ -65,6 +223,11 @@ async fn what_may_be_left_out_of_a_request_may_not_be_null() {
         assert!(schema.is_object(), "{name}");
         assert!(!schema.to_string().contains("\"null\""), "{schema:#}");
     }
+    // What a CloudEvent carries is an event.
+    let data = &document["components"]["schemas"]["CloudEvent"]["properties"]["data"];
+    assert_eq!(data["$ref"], "#/components/schemas/CloudEventData");
+    let data = &document["components"]["schemas"]["CloudEventData"]["allOf"][0];
+    assert_eq!(data["$ref"], "#/components/schemas/Target");
 }
 
 #[tokio::test]
@@ -172,4 +335,37 @@ async fn each_type_of_problem_is_told_in_the_words_of_the_catalogue() {
         let answer = world.get(&format!("/problems/{name}")).await;
         answer.problem(404, "not-found");
     }
+}
+
+#[tokio::test]
+async fn an_unknown_path_is_not_found() {
+    let world = World::new();
+    for path in [
+        "/",
+        "/v1",
+        "/v1//events/start",
+        "/v1/events/start/x",
+        "/V1/events/start",
+        "/v1/events/%73tart",
+        "/v1/spans/",
+    ] {
+        let answer = world.send(request(path, start(NOW).to_string())).await;
+        answer.names(404, "not-found", &[]);
+        world.get(path).await.names(404, "not-found", &[]);
+    }
+    world.assert_kept(&[]);
+}
+
+/// The original takes it, too.
+#[tokio::test]
+async fn a_slash_behind_an_address_changes_nothing() {
+    let world = World::new();
+    let (event, end) = (start(NOW), stop(NOW));
+    for (path, event) in [(START, &event), (STOP, &end)] {
+        world.post(&format!("{path}/"), event).await.is_created();
+    }
+    world.assert_kept(&[(&event, Some(&end))]);
+    let answer = world.get(&format!("{MAPPINGS}/")).await;
+    answer.names(405, "method-not-allowed", &[]);
+    assert_eq!(answer.header("allow"), Some("POST"));
 }

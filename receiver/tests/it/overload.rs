@@ -99,47 +99,34 @@ async fn a_client_that_goes_away_gives_up_its_place() {
     }
 }
 
-/// Many starts of one client, as many of which as it may have are at the store.
-async fn flooded(starts: usize) -> (Arc<World>, JoinSet<Answer>) {
+/// Many starts of one client, of which as many as it may have are at the store. They hold up no other client and no
+/// stop; who waits too long is turned away, and not kept.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_starts_holds_up_itself_alone() {
     let world = Arc::new(World::new());
-    world.start(&of(starts, &start(NOW))).await.is_created();
+    world.start(&of(500, &start(NOW))).await.is_created();
     world.store.set_behaviour(Behaviour::Held);
     let mut flood = JoinSet::new();
-    for instance in 0..starts {
+    for instance in 0..500 {
         let (world, event) = (Arc::clone(&world), of(instance, &start(NOW)));
         flood.spawn(async move { world.start(&event).await });
     }
     world.store.wait_until_held(OF_CLIENT).await;
-    (world, flood)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_flood_of_starts_holds_up_no_other_client_and_no_stop() {
-    let (world, mut flood) = flooded(500).await;
     let another = begin(&world, START, &quiet(&start(NOW)));
     world.store.wait_until_held(OF_CLIENT + 1).await;
     let end = begin(&world, STOP, &of(500, &stop(NOW)));
     world.store.wait_until_held(OF_CLIENT + 2).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    for _ in OF_CLIENT..500 {
+        assert_overloaded(&flood.join_next().await.unwrap().unwrap());
+    }
     world.store.release();
     another.await.unwrap().is_created();
     end.await.unwrap().is_created();
     while let Some(answer) = flood.join_next().await {
         answer.unwrap().is_created();
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_event_that_waits_too_long_is_turned_away_and_not_kept() {
-    let (world, mut flood) = flooded(500).await;
-    tokio::time::sleep(Duration::from_secs(6)).await;
-    for _ in OF_CLIENT..500 {
-        assert_overloaded(&flood.join_next().await.unwrap().unwrap());
-    }
-    world.store.release();
-    while let Some(answer) = flood.join_next().await {
-        answer.unwrap().is_created();
-    }
-    assert_eq!(world.spans().len(), OF_CLIENT + 1);
+    assert_eq!(world.spans().len(), OF_CLIENT + 2);
 }
 
 /// A body that begins like this and does not go on.

@@ -1,12 +1,10 @@
 //! Spans and their usages, as those see them who ask.
 
-mod usages;
-
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use sampler_domain::{Again, Excluded, Interval};
+use sampler_domain::{Again, Entry, Excluded, Interval, Usage};
 use sampler_receiver::reading::AT_ONCE;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -14,8 +12,7 @@ use tokio::time::timeout;
 use crate::acts::tag_of;
 use crate::event::{on, start, stop, with};
 use crate::store::Behaviour;
-use crate::worker::at;
-use crate::world::{CAUSE, DAY, HOUR, NOW, PAST, SPANS, World};
+use crate::world::{CAUSE, DAY, HOUR, NOW, PAST, SPANS, World, at};
 
 impl World {
     /// Starts an instance; says where its span is.
@@ -74,16 +71,7 @@ async fn a_span_is_shown_as_it_is_kept() {
             "usages": 0, "ledger": 0, "difference": 0,
         },
     });
-    let shown = world.read(location).await;
-    assert_eq!(shown, expected);
-    // In this order.
-    assert!(
-        shown
-            .as_object()
-            .unwrap()
-            .keys()
-            .eq(expected.as_object().unwrap().keys())
-    );
+    assert_eq!(world.read(location).await, expected);
     // A list reads no ledger.
     let mut listed = expected.clone();
     let proof = listed["proof"].as_object_mut().unwrap();
@@ -252,6 +240,12 @@ async fn a_list_goes_on_by_its_links() {
         let items = world.items(&format!("/v1/spans?{query}")).await;
         assert_eq!(items.len(), count, "{query}");
     }
+    // By when they were received, whatever time they are of.
+    let last = world.starts("late", NOW - DAY).await;
+    let newest = world.read("/v1/spans?order=received&limit=2").await;
+    let newest = [0, 1].map(|index| newest["items"][index]["id"].as_str().unwrap().to_owned());
+    let expected = [&last, &addresses[4]].map(|it| it.rsplit('/').next().unwrap());
+    assert_eq!(newest, expected);
 }
 
 #[tokio::test]
@@ -294,20 +288,6 @@ async fn the_tag_of_a_span_changes_with_the_span() {
     let head = world.send(head).await;
     assert_eq!(head.status, 200);
     assert_eq!(tag_of(&head), tag_of(&changed));
-}
-
-#[tokio::test]
-async fn spans_are_found_by_when_they_were_received() {
-    let world = World::new();
-    for (instance, at) in [
-        ("orders-1", NOW),
-        ("orders-2", NOW - HOUR),
-        ("shop", NOW - DAY),
-    ] {
-        world.starts(instance, at).await;
-    }
-    let newest = world.read("/v1/spans?order=received&limit=2").await;
-    assert_eq!(newest["items"].as_array().unwrap().len(), 2);
 }
 
 /// The proof of what is sampled adds up from the start on. What waits stands beside it, and a client
@@ -354,4 +334,70 @@ async fn few_read_at_the_same_time_and_nobody_who_writes_waits_for_them() {
     let ((list, one), ()) = tokio::join!(reads, others);
     assert_eq!((list.status, one.status), (200, 200));
     assert_eq!(world.get(SPANS).await.status, 200);
+}
+
+/// A span with three usages that were accepted an hour after they were due, and a fourth that takes back all but
+/// an hour; a fifth is planned again.
+async fn with_usages(world: &World) -> (String, Vec<Entry>) {
+    let location = world.starts("i", NOW).await;
+    let mut entries = Vec::new();
+    for day in 1..=3 {
+        world.goes_on(&location, NOW + day * DAY).await;
+        entries.push(world.accepts(&location, NOW + day * DAY + HOUR).await);
+    }
+    world.clock.set(NOW + 3 * DAY);
+    world
+        .stop(&on("i", &stop(NOW + 2 * DAY + HOUR)))
+        .await
+        .is_created();
+    world.goes_on(&location, NOW + 4 * DAY).await;
+    entries.push(world.accepts(&location, NOW + 4 * DAY + HOUR).await);
+    (location, entries)
+}
+
+#[tokio::test]
+async fn usages_come_in_the_order_in_which_they_were_accepted() {
+    let world = World::new();
+    let (location, entries) = with_usages(&world).await;
+    let path = format!("{location}/usages");
+    let id = location.strip_prefix("/v1/spans/").unwrap();
+    let usage = |number: usize| {
+        let (entry, interval) = (&entries[number], entries[number].interval);
+        json!({
+            "id": entry.usage_guid, "span": id, "interval": interval,
+            "timestamp": interval.midpoint(), "duration": interval.duration(),
+            // As it is posted.
+            "measured_usage": Usage::of_entry(entry).measured_usage,
+            "accepted_at": entry.acceptance.at, "status": 202, "location": "https://abacus/1",
+        })
+    };
+    let all = [usage(0), usage(1), usage(2), usage(3)];
+    assert_eq!(all[3]["duration"], HOUR - DAY);
+    let posted = all[3]["measured_usage"].as_array().unwrap();
+    let duration = json!({ "measure": "duration", "quantity": HOUR - DAY });
+    assert_eq!((posted.len(), posted.last()), (3, Some(&duration)));
+    let mut newest = all.to_vec();
+    newest.reverse();
+    for (limit, count) in [(1, 4), (2, 2), (3, 2), (4, 1)] {
+        let (items, pages) = world.pages(&format!("{path}?limit={limit}")).await;
+        assert_eq!((items, pages), (all.to_vec(), count), "{limit}");
+        let (items, pages) = world
+            .pages(&format!("{path}?order=newest&limit={limit}"))
+            .await;
+        assert_eq!((items, pages), (newest.clone(), count), "{limit}");
+    }
+    // By their timestamps: the middle of a day each.
+    let half = NOW + DAY / 2;
+    let first = format!("{path}?from={half}&to={}", half + DAY);
+    assert_eq!(world.items(&first).await, all[..1]);
+    let others = format!("{path}?from={}&limit=1", half + 1);
+    assert_eq!(world.items(&others).await, all[1..]);
+    // By their acceptance.
+    let accepted = NOW + 2 * DAY + HOUR;
+    for (accepted_to, count) in [(accepted - 1, 1), (accepted, 2)] {
+        let early = format!("{path}?accepted_to={accepted_to}");
+        assert_eq!(world.items(&early).await, all[..count]);
+        let early = format!("{path}?accepted_to={accepted_to}&order=newest&limit=1");
+        assert_eq!(world.items(&early).await, newest[4 - count..]);
+    }
 }

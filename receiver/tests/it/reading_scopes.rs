@@ -10,7 +10,7 @@ use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::auth_fixture::{WRITE, bearer, secured};
+use crate::auth::{WRITE, bearer, secured};
 use crate::event::{start, with};
 use crate::world::{DAY, HOUR, NOW, START, World};
 
@@ -31,7 +31,7 @@ impl Two {
             spans: Default::default(),
             causes: Default::default(),
         };
-        for (index, resource) in ["postgres", "redis"].into_iter().enumerate() {
+        for (index, resource) in RESOURCES.into_iter().enumerate() {
             let event = with(&start(NOW), "resource_id", resource);
             let bearer = two.bearer(&[WRITE]);
             let asked = two.world.ask("POST", START, &[&bearer], &event).await;
@@ -55,53 +55,30 @@ impl Two {
         bearer(&self.key, scopes)
     }
 
-    async fn answer(&self, path: &str, scopes: &[&str]) -> Answer {
+    async fn get(&self, path: &str, scopes: &[&str]) -> Answer {
         let bearer = self.bearer(scopes);
         let asked = self.world.ask("GET", path, &[&bearer], &Value::Null).await;
         asked.answer
     }
 
-    async fn get(&self, path: &str, scopes: &[&str]) -> (u16, Value) {
-        let answer = self.answer(path, scopes).await;
-        (answer.status, answer.json())
-    }
-
-    /// The items of a page.
-    async fn items(&self, path: &str, scopes: &[&str]) -> Vec<Value> {
-        let (status, page) = self.get(path, scopes).await;
-        assert_eq!(status, 200, "{path} {scopes:?}: {page}");
-        page["items"].as_array().unwrap().clone()
-    }
-
-    /// The addresses of the spans of a page, and the cursor of the next.
-    async fn list(&self, query: &str, scope: &str) -> (Vec<String>, Option<String>) {
-        let answer = self.answer(&format!("/v1/spans?{query}"), &[scope]).await;
-        assert_eq!(answer.status, 200, "{query}");
-        let cursor = |link: String| link.split_once("cursor=").unwrap().1.to_owned();
+    /// What a pointer leads to in each item of a page, in order.
+    async fn listed(&self, path: &str, pointer: &str, scopes: &[&str]) -> Vec<String> {
+        let answer = self.get(path, scopes).await;
+        assert_eq!(answer.status, 200, "{path} {scopes:?}: {answer:?}");
         let page = answer.json();
         let items = page["items"].as_array().unwrap().iter();
-        let address = |item: &Value| format!("/v1/spans/{}", item["id"].as_str().unwrap());
-        (
-            items.map(address).collect(),
-            answer.linked("next").map(cursor),
-        )
+        let texts = items.map(|item| item.pointer(pointer).unwrap().as_str().unwrap());
+        let mut texts: Vec<String> = texts.map(str::to_owned).collect();
+        texts.sort();
+        texts
     }
 
-    /// The resources whose usages are in a sum.
-    async fn summed(&self, query: &str, scopes: &[&str]) -> Vec<String> {
-        let path = format!("/v1/usages?{query}&group_by=resource_id");
-        let items = self.items(&path, scopes).await;
-        let resource = |item: &Value| item["group"]["resource_id"].as_str().unwrap().to_owned();
-        items.iter().map(resource).collect()
-    }
-
-    /// The resources of the spans of a list.
-    async fn listed(&self, query: &str, scopes: &[&str]) -> Vec<String> {
-        let items = self.items(&format!("/v1/spans?{query}"), scopes).await;
-        let resource = |item: &Value| item["target"]["resource_id"].as_str().unwrap().to_owned();
-        let mut resources: Vec<String> = items.iter().map(resource).collect();
-        resources.sort();
-        resources
+    /// The ids of a list of spans, and the cursor of the next page.
+    async fn page(&self, query: &str, scope: &str) -> (Vec<String>, Option<String>) {
+        let path = format!("/v1/spans?{query}");
+        let next = self.get(&path, &[scope]).await.linked("next");
+        let cursor = next.map(|link| link.split_once("cursor=").unwrap().1.to_owned());
+        (self.listed(&path, "/id", &[scope]).await, cursor)
     }
 }
 
@@ -126,13 +103,21 @@ pub(crate) fn billed(span: &Span) -> Entry {
     Entry::new(span, &delivery, acceptance, &policy)
 }
 
+const RESOURCES: [&str; 2] = ["postgres", "redis"];
+
 /// The query for what both have in common.
 const OF_ALL: &str = "organization_id=an%20organization";
+
+/// The beginnings of lists, and where the resource is in an item.
+const LISTS: [(&str, &str); 3] = [
+    ("/v1/spans?", "/target/resource_id"),
+    ("/v1/usages?group_by=resource_id&", "/group/resource_id"),
+    ("/v1/unconfirmed?", "/target/resource_id"),
+];
 
 #[tokio::test]
 async fn spans_of_other_resources_do_not_exist_for_a_scope_of_one() {
     let two = Two::new().await;
-    let of_all = OF_ALL;
     for (scopes, readable) in [
         (&["abacus.sampler.read"][..], &["postgres", "redis"][..]),
         (&["abacus.sampler.write"], &["postgres", "redis"]),
@@ -145,39 +130,36 @@ async fn spans_of_other_resources_do_not_exist_for_a_scope_of_one() {
         ),
         (&["abacus.sampler.mongodb.read"], &[]),
     ] {
-        assert_eq!(two.listed(of_all, scopes).await, readable, "{scopes:?}");
-        let each = ["postgres", "redis"].iter().zip(&two.spans);
-        for ((resource, span), cause) in each.zip(&two.causes) {
+        for (resource, (span, cause)) in RESOURCES.iter().zip(two.spans.iter().zip(&two.causes)) {
             let may_read = readable.contains(resource);
-            let expected = if may_read { 200 } else { 404 };
             for (path, unknown) in [
                 (span.clone(), "no-such-span"),
                 (format!("{span}/usages"), "no-such-span"),
                 (cause.clone(), "no-such-cause"),
             ] {
-                let (status, body) = two.get(&path, scopes).await;
-                assert_eq!(status, expected, "{scopes:?} {path}");
-                let is_unknown = body["type"] == format!("/problems/{unknown}");
-                assert_eq!(is_unknown, !may_read);
+                let answer = two.get(&path, scopes).await;
+                if may_read {
+                    assert_eq!(answer.status, 200, "{scopes:?} {path}");
+                } else {
+                    answer.problem(404, unknown);
+                }
             }
-            let own = two.listed(&format!("resource_id={resource}"), scopes).await;
-            let expected = if may_read { &[*resource][..] } else { &[] };
-            assert_eq!(own, expected, "{scopes:?}");
-            let own = two.summed(&format!("resource_id={resource}"), scopes).await;
-            assert_eq!(own, expected, "{scopes:?}");
+            let own: &[&str] = if may_read { &[resource] } else { &[] };
+            for (list, pointer) in LISTS {
+                let path = format!("{list}resource_id={resource}");
+                let listed = two.listed(&path, pointer, scopes).await;
+                assert_eq!(listed, own, "{scopes:?} {path}");
+            }
         }
-        assert_eq!(two.summed(of_all, scopes).await, readable, "{scopes:?}");
-        for query in ["", of_all] {
-            let items = two.items(&format!("/v1/unconfirmed?{query}"), scopes).await;
-            let mut resources: Vec<_> = items
-                .iter()
-                .map(|it| it["target"]["resource_id"].as_str().unwrap())
-                .collect();
-            resources.sort_unstable();
-            assert_eq!(resources, readable, "{scopes:?}");
+        for (list, pointer) in LISTS {
+            let path = format!("{list}{OF_ALL}");
+            let listed = two.listed(&path, pointer, scopes).await;
+            assert_eq!(listed, readable, "{scopes:?} {path}");
         }
-        let (_, page) = two.get(&format!("/v1/usages?{of_all}"), scopes).await;
-        let usages = page["items"][0]["usages"].as_u64().unwrap_or(0);
+        let unconfirmed = two.listed("/v1/unconfirmed", "/target/resource_id", scopes);
+        assert_eq!(unconfirmed.await, readable, "{scopes:?}");
+        let sum = two.get(&format!("/v1/usages?{OF_ALL}"), scopes).await;
+        let usages = sum.json()["items"][0]["usages"].as_u64().unwrap_or(0);
         assert_eq!(usages, readable.len() as u64, "{scopes:?}");
     }
 }
@@ -193,14 +175,16 @@ fn position(cursor: &str) -> Value {
 async fn a_cursor_of_another_query_or_another_client_lists_nothing_more() {
     let two = Two::new().await;
     let (all, own) = ("abacus.sampler.read", "abacus.sampler.postgres.read");
+    let ids = two
+        .spans
+        .each_ref()
+        .map(|span| span.rsplit('/').next().unwrap());
     // With the scope for everything there is a page behind each of the two.
-    let (first, cursor) = two.list(&format!("{OF_ALL}&limit=1"), all).await;
-    let (first, cursor) = (first[0].clone(), cursor.expect("there are two"));
-    assert_eq!(format!("/v1/spans/{}", span_id(&position(&cursor))), first);
-    let (second, _) = two.list(&format!("{OF_ALL}&cursor={cursor}"), all).await;
-    let [mine, theirs] = &two.spans;
-    let is_other = second.len() == 1 && second[0] != first;
-    assert!(is_other, "{first} {second:?}");
+    let (first, cursor) = two.page(&format!("{OF_ALL}&limit=1"), all).await;
+    let cursor = cursor.expect("there are two");
+    assert_eq!(first, [span_id(&position(&cursor))]);
+    let (second, _) = two.page(&format!("{OF_ALL}&cursor={cursor}"), all).await;
+    assert!(second.len() == 1 && second != first, "{first:?} {second:?}");
     // What may not be read does not come, whoever has made the cursor, and wherever it begins.
     let begin = made_up_cursor();
     for cursor in [&cursor, &begin] {
@@ -210,21 +194,20 @@ async fn a_cursor_of_another_query_or_another_client_lists_nothing_more() {
             "state=suspended",
         ] {
             let query = format!("{query}&limit=1&cursor={cursor}");
-            let (listed, next) = two.list(&query, own).await;
-            let is_own = listed.iter().all(|span| span == mine);
-            assert!(is_own, "{query}: {listed:?}");
-            assert_eq!(next, None, "{query}");
+            let (listed, next) = two.page(&query, own).await;
+            let is_own = listed.iter().all(|span| span == ids[0]);
+            assert!(is_own && next.is_none(), "{query}: {listed:?}");
         }
         let of_redis = format!("resource_id=redis&cursor={cursor}");
-        assert_eq!(two.list(&of_redis, own).await, (Vec::new(), None));
-        let (listed, _) = two.list(&of_redis, all).await;
-        assert!(listed.iter().all(|span| span == theirs), "{listed:?}");
+        assert_eq!(two.page(&of_redis, own).await, (Vec::new(), None));
+        let (listed, _) = two.page(&of_redis, all).await;
+        assert!(listed.iter().all(|span| span == ids[1]), "{listed:?}");
     }
-    let (listed, _) = two.list(&format!("{OF_ALL}&cursor={begin}"), own).await;
-    assert_eq!(listed, [mine.as_str()]);
+    let (listed, _) = two.page(&format!("{OF_ALL}&cursor={begin}"), own).await;
+    assert_eq!(listed, ids[..1]);
     // A list of another kind does not take it.
     let path = format!("/v1/usages?{OF_ALL}&cursor={cursor}");
-    assert_eq!(two.get(&path, &[all]).await.0, 400, "{path}");
+    assert_eq!(two.get(&path, &[all]).await.status, 400, "{path}");
 }
 
 fn span_id(position: &Value) -> String {
@@ -248,12 +231,12 @@ fn made_up_cursor() -> String {
 #[tokio::test]
 async fn nobody_learns_which_spans_of_others_exist() {
     let two = Two::new().await;
-    let scopes = ["abacus.sampler.postgres.read"];
-    let other = two.get(&two.spans[1], &scopes).await;
-    let (unknown, _) = two.spans[1].split_at("/v1/spans/".len());
-    let unknown = format!("{unknown}{}", "0".repeat(24));
-    assert_eq!(other, two.get(&unknown, &scopes).await);
-    let other = two.get(&two.causes[1], &scopes).await;
+    let asked = async |path: &str| {
+        let answer = two.get(path, &["abacus.sampler.postgres.read"]).await;
+        (answer.status, answer.text())
+    };
+    let unknown = format!("/v1/spans/{}", "0".repeat(24));
+    assert_eq!(asked(&two.spans[1]).await, asked(&unknown).await);
     let unknown = "/v1/suspended/00000000-0000-5000-8000-000000000000";
-    assert_eq!(other, two.get(unknown, &scopes).await);
+    assert_eq!(asked(&two.causes[1]).await, asked(unknown).await);
 }

@@ -1,16 +1,17 @@
 //! Updates: the previous span stops and the new one starts, both or neither. The table of events has most
-//! answers, and the model each order in which the steps of two updates can come.
-
-use std::sync::Arc;
+//! answers, and the simulation what comes between the halves.
 
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 
 use crate::answer::Answer;
 use crate::event::{by, moved, resized, start, with, without};
 use crate::store::Behaviour;
-use crate::world::{FUTURE, HOUR, NOW, PAST, UPDATE, World, request};
+use crate::world::{FUTURE, HOUR, NOW, PAST, START, STOP, UPDATE, World};
 
+const TIME: &[&str] = &["#/timestamp"];
+const MEASURES: &[&str] = &["#/measured_usage"];
+
+/// The stop and the start that an update is.
 pub(crate) fn halves(update: &Value) -> (Value, Value) {
     let mut end = without(update, "measured_usage");
     let mut begin = update.clone();
@@ -31,16 +32,6 @@ async fn used() -> (World, Value) {
     (world, first)
 }
 
-/// An update whose answer waits once its stop is kept, until the store lets it go.
-async fn halved(world: &Arc<World>, update: &Value) -> JoinHandle<Answer> {
-    world.store.set_behaviour_after_next_stop(Behaviour::Held);
-    let updating = world.begin(request(UPDATE, update.to_string()));
-    world.store.wait_until_held(1).await;
-    // What the store holds back is nothing that comes from now on.
-    world.store.set_behaviour(Behaviour::Served);
-    updating
-}
-
 #[tokio::test]
 async fn an_update_ends_the_previous_span_and_starts_the_new_one() {
     for update in [resized("u", NOW), moved(NOW)] {
@@ -59,7 +50,6 @@ async fn an_update_ends_the_previous_span_and_starts_the_new_one() {
             assert_eq!(answer.header("location"), Some(location.as_str()));
         }
         world.clock.set(NOW);
-        world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
         // Also once the new span has ended, and the next one has begun.
         let later = without(&with(&begin, "timestamp", NOW + HOUR), "measured_usage");
         world.stop(&by("z", &later)).await.is_created();
@@ -67,60 +57,73 @@ async fn an_update_ends_the_previous_span_and_starts_the_new_one() {
     }
 }
 
-/// What else refuses a half refuses both, as the table of events shows.
-#[tokio::test]
-async fn an_update_of_which_a_half_has_the_id_of_another_event_keeps_nothing() {
-    let begin = halves(&moved(NOW)).1;
-    for (name, value) in [
-        ("timestamp", json!(NOW - HOUR)),
-        ("measured_usage", json!([])),
-    ] {
-        let event = with(&begin, name, value);
-        let (world, first) = used().await;
-        world.start(&event).await.is_created();
-        let answer = world.update(&moved(NOW)).await;
-        answer.names(409, "id-taken", &[&format!("#/{name}")]);
-        world.assert_kept(&[(&first, None), (&event, None)]);
-    }
-}
+/// An event that is sent before, with the path that takes it.
+type Before = (&'static str, Value);
 
-/// A start of its own says nothing of a stop.
-#[tokio::test]
-async fn an_update_of_which_the_start_alone_is_kept_is_refused_for_its_stop() {
-    let world = World::new();
-    let (_, begin) = halves(&moved(NOW));
-    world.start(&begin).await.is_created();
-    let answer = world.update(&moved(NOW)).await;
-    answer.names(422, "no-open-span", &[]);
-    assert_eq!(answer.json().get("stopped"), None);
-    world.clock.set(NOW + 2 * PAST);
-    let answer = world.update(&moved(NOW)).await;
-    answer.names(422, "outside-slack", &["#/timestamp"]);
-    world.assert_kept(&[(&begin, None)]);
-}
+/// What is sent before an update, how far the clock is then, what the update is answered, and whether that says that its
+/// stop was kept.
+type Row = (
+    Vec<Before>,
+    i64,
+    Value,
+    (u16, &'static str, &'static [&'static str]),
+    bool,
+);
 
-/// What is kept under the id stays, and is billed: a start under another id would be billed, too.
-#[tokio::test]
-async fn an_update_whose_start_says_something_else_is_told_which_field() {
+/// Updates of which a half is there already, and the other one is refused. What else refuses a half refuses both, as the
+/// table of events shows. What is kept under the id stays, and is billed: a start under another id would be billed, too.
+#[rustfmt::skip]
+fn halved() -> Vec<Row> {
     let (end, begin) = halves(&moved(NOW));
-    for (name, value) in [("timestamp", json!(NOW + 1)), ("measured_usage", json!([]))] {
-        let (world, first) = used().await;
-        let other = with(&begin, name, value);
-        world.stop(&end).await.is_created();
-        world.start(&other).await.is_created();
-        let answer = world.update(&moved(NOW)).await;
-        answer.names(409, "id-taken", &[&format!("#/{name}")]);
-        says_that_the_stop_was_kept(&answer);
-        world.assert_kept(&[(&first, Some(&end)), (&other, None)]);
+    let first = (START, by("first", &start(NOW - HOUR)));
+    let stopped = |more: &[Before]| [&[first.clone(), (STOP, end.clone())], more].concat();
+    let started = |name, value| (START, with(&begin, name, value));
+    let other = by("other", &with(&begin, "timestamp", NOW - HOUR));
+    let later = without(&with(&other, "timestamp", NOW + HOUR), "measured_usage");
+    let unmeasured = with(&moved(NOW), "measured_usage", json!([]));
+    let (taken, outside) = (|field| (409, "id-taken", field), (422, "outside-slack", TIME));
+    let update = || moved(NOW);
+    vec![
+        // The start has the id of another event.
+        (vec![first.clone(), started("timestamp", json!(NOW - HOUR))], 0, update(), taken(TIME), false),
+        (vec![first.clone(), started("measured_usage", json!([]))], 0, update(), taken(MEASURES), false),
+        (stopped(&[started("timestamp", json!(NOW + 1))]), 0, update(), taken(TIME), true),
+        (stopped(&[started("measured_usage", json!([]))]), 0, update(), taken(MEASURES), true),
+        // The update was kept as a whole, and is sent again with other quantities.
+        (vec![first.clone(), (UPDATE, update())], 0, unmeasured, taken(MEASURES), true),
+        // A start of its own says nothing of a stop.
+        (vec![(START, begin.clone())], 0, update(), (422, "no-open-span", &[]), false),
+        (vec![(START, begin.clone())], 2 * PAST, update(), outside, false),
+        // The slack is that of the time at which the repeat comes.
+        (stopped(&[]), PAST + 1, update(), outside, true),
+        (stopped(&[]), -FUTURE - 1, update(), outside, true),
+        (stopped(&[(START, other.clone())]), 0, update(), (409, "open-span", &[]), true),
+        (stopped(&[(START, other), (STOP, later)]), 0, update(), (422, "overlapping-start", TIME), true),
+    ]
+}
+
+#[tokio::test]
+async fn a_half_that_is_kept_is_told_with_whatever_refuses_the_other_one() {
+    for (before, passed, update, (status, slug, pointers), stop_is_kept) in halved() {
+        let world = World::new();
+        for (path, event) in &before {
+            world.post(path, event).await.is_created();
+        }
+        let kept = world.kept();
+        world.clock.set(NOW + passed);
+        let answer = world.update(&update).await;
+        assert_eq!(answer.status, status, "{before:?}");
+        answer.names(status, slug, pointers);
+        assert_eq!(
+            answer.json().get("stopped").is_some(),
+            stop_is_kept,
+            "{before:?}"
+        );
+        if stop_is_kept {
+            says_that_the_stop_was_kept(&answer);
+        }
+        assert_eq!(world.kept(), kept, "{before:?}");
     }
-    // The update was kept as a whole, and is sent again with other quantities.
-    let (world, first) = used().await;
-    world.update(&moved(NOW)).await.is_created();
-    let other = with(&moved(NOW), "measured_usage", json!([]));
-    let answer = world.update(&other).await;
-    answer.names(409, "id-taken", &["#/measured_usage"]);
-    says_that_the_stop_was_kept(&answer);
-    world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
 }
 
 /// The same request again completes the update: nothing says that the stop was not kept.
@@ -131,33 +134,6 @@ fn says_that_the_stop_was_kept(answer: &Answer) {
     for wrong in ["not kept", "Nothing was kept"] {
         assert!(!detail.contains(wrong), "{detail}");
     }
-}
-
-/// The slack is that of the time at which the repeat comes.
-#[tokio::test]
-async fn a_half_that_is_kept_is_told_with_whatever_refuses_the_other_one() {
-    let (world, first) = used().await;
-    let update = moved(NOW);
-    let (end, begin) = halves(&update);
-    world.stop(&end).await.is_created();
-    for now in [NOW + PAST + 1, NOW - FUTURE - 1] {
-        world.clock.set(now);
-        let answer = world.update(&update).await;
-        answer.names(422, "outside-slack", &["#/timestamp"]);
-        says_that_the_stop_was_kept(&answer);
-    }
-    world.clock.set(NOW);
-    let other = by("other", &with(&begin, "timestamp", NOW - HOUR));
-    world.start(&other).await.is_created();
-    let answer = world.update(&update).await;
-    answer.names(409, "open-span", &[]);
-    says_that_the_stop_was_kept(&answer);
-    let later = without(&with(&other, "timestamp", NOW + HOUR), "measured_usage");
-    world.stop(&later).await.is_created();
-    let answer = world.update(&update).await;
-    answer.names(422, "overlapping-start", &["#/timestamp"]);
-    says_that_the_stop_was_kept(&answer);
-    world.assert_kept(&[(&first, Some(&end)), (&other, Some(&later))]);
 }
 
 /// Two updates under one id from two targets to one: each stops its own, and both start the same span.
@@ -206,32 +182,5 @@ async fn an_update_that_is_cut_between_its_halves_is_completed_by_its_repeat() {
             assert_eq!(is_replayed, behaviour == Behaviour::Lost);
             world.assert_kept(&[(&first, Some(&end)), (&begin, None)]);
         }
-    }
-}
-
-/// Somebody starts the new target between the halves, so the update cannot be completed now.
-#[tokio::test]
-async fn a_start_between_the_halves_is_told_without_denying_the_stop() {
-    let world = Arc::new(World::new());
-    let first = by("first", &start(NOW - HOUR));
-    world.start(&first).await.is_created();
-    let (end, begin) = halves(&moved(NOW));
-    let other = by("other", &with(&begin, "timestamp", NOW - 1));
-    let updating = halved(&world, &moved(NOW)).await;
-    world.start(&other).await.is_created();
-    world.store.release();
-    let answer = updating.await.unwrap();
-    for answer in [answer, world.update(&moved(NOW)).await] {
-        answer.names(409, "open-span", &[]);
-        says_that_the_stop_was_kept(&answer);
-    }
-    // Once the way is free the repeat completes it.
-    let other_end = without(&with(&other, "timestamp", NOW), "measured_usage");
-    world.stop(&other_end).await.is_created();
-    world.update(&moved(NOW)).await.is_created();
-    world.update(&moved(NOW)).await.is_replayed();
-    let kept = world.kept();
-    for span in [(first, Some(end)), (begin, None)] {
-        assert!(kept.contains(&span), "{kept:?}");
     }
 }

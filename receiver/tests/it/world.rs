@@ -1,26 +1,34 @@
-//! A receiver, its store, and a clock and chance that a test decides.
+//! A receiver and its store, a worker that does what it is told, and a clock and chance that a test decides.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use axum::response::Response;
-use sampler_domain::{Granularity, Span, Target, Timestamp};
+use sampler_domain::{
+    Acceptance, Action, Contract, Driver, Entry, Failure, Granularities, Granularity, Policy,
+    Remembered, Span, Target, Terms, Timestamp,
+};
 use sampler_receiver::{Options, Parts, Receiver};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::Site;
 use sampler_service::security::Authenticator;
+use sampler_service::telemetry::{self, LogFormat, LogOptions};
 use sampler_settings::{Settings, SlackSettings};
+use sampler_store::Ledger;
 use sampler_store_testing::memory::{MemoryStore, StoredSpan};
+use sampler_store_testing::support::{Changing, run};
 use sampler_upstream::{ClientOptions, Provisioning};
 use serde_json::{Map, Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tracing::Subscriber;
 
 use crate::answer::Answer;
-use crate::description::Description;
+use crate::openapi::Description;
 use crate::store::Store;
 
 pub(crate) const START: &str = "/v1/events/start";
@@ -104,34 +112,25 @@ impl World {
 
     /// A receiver with other options, ready.
     pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Self {
-        let world = Self::unprepared(None, change);
-        world.receiver.set_prepared();
-        world
+        Self::build(None, Authenticator::none(), change).ready()
     }
 
     /// A receiver that needs tokens, ready.
-    pub(crate) fn secured(authenticator: Authenticator, change: impl FnOnce(&mut Options)) -> Self {
-        let world = Self::over(None, authenticator, change);
-        world.receiver.set_prepared();
-        world
-    }
-
-    /// A receiver that knows of a provisioning service, ready.
-    pub(crate) fn mapping_to(options: &ClientOptions) -> Self {
-        let world = Self::unprepared(Some(options), |_| {});
-        world.receiver.set_prepared();
-        world
+    pub(crate) fn secured(authenticator: Authenticator) -> Self {
+        Self::build(None, authenticator, |_| {}).ready()
     }
 
     /// A receiver whose store is not prepared yet.
-    pub(crate) fn unprepared(
-        provisioning: Option<&ClientOptions>,
-        change: impl FnOnce(&mut Options),
-    ) -> Self {
-        Self::over(provisioning, Authenticator::none(), change)
+    pub(crate) fn unprepared(provisioning: Option<&ClientOptions>) -> Self {
+        Self::build(provisioning, Authenticator::none(), |_| {})
     }
 
-    fn over(
+    pub(crate) fn ready(self) -> Self {
+        self.receiver.set_prepared();
+        self
+    }
+
+    fn build(
         provisioning: Option<&ClientOptions>,
         authenticator: Authenticator,
         change: impl FnOnce(&mut Options),
@@ -151,8 +150,7 @@ impl World {
             random: Arc::new(Counting(AtomicU64::new(0))),
         };
         let receiver = Receiver::new(parts, options);
-        let api = Arc::clone(&receiver).routes(authenticator);
-        let site = Site::new(api);
+        let site = Site::new(Arc::clone(&receiver).routes(authenticator));
         Self {
             store,
             clock,
@@ -178,31 +176,22 @@ impl World {
 
     /// The same, without a look at what the API says of itself.
     pub(crate) async fn answer(&self, request: Request<Body>) -> Answer {
-        Answer::read(self.respond(request).await).await
-    }
-
-    /// The answer whose body is still to be read.
-    pub(crate) async fn respond(&self, request: Request<Body>) -> Response {
         let answer = self.site.answer(request);
         let answer = timeout(Duration::from_mins(2), answer).await;
-        answer.expect("an answer")
+        Answer::read(answer.expect("an answer")).await
     }
 
     /// The paths of all routes, as the router tells them.
-    pub(crate) fn routes(&self) -> Vec<String> {
+    pub(crate) fn routes(&self) -> BTreeSet<String> {
         let told = format!("{:?}", self.site);
-        let named = told.split("RouteId(").skip(1);
-        let paths = named.filter_map(|rest| {
+        let paths = told.split("RouteId(").skip(1).filter_map(|rest| {
             let (_, path) = rest.split_once("): \"/")?;
             let (path, _) = path.split_once('"')?;
             // What has no route is answered by one of the router's own.
             let is_fallback = path.is_empty() || path.contains("__private__");
             (!is_fallback).then(|| format!("/{path}"))
         });
-        let mut paths: Vec<String> = paths.collect();
-        paths.sort();
-        paths.dedup();
-        paths
+        paths.collect()
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -232,6 +221,8 @@ impl World {
             assert_eq!(answer.status, 200, "{path}: {answer:?}");
             items.extend(answer.json()["items"].as_array().unwrap().iter().cloned());
             pages += 1;
+            let links = answer.header("link").unwrap_or_default();
+            assert!(links.matches("rel=").count() <= 1, "{links}");
             next = answer.linked("next");
         }
         (items, pages)
@@ -327,4 +318,127 @@ fn event_of(id: Option<String>, timestamp: Timestamp) -> Map<String, Value> {
 fn fields_of(target: &Target) -> impl Iterator<Item = (String, Value)> {
     let fields = target.fields().into_iter();
     fields.map(|(name, id)| (name.to_owned(), json!(id.as_str())))
+}
+
+pub(crate) fn at(millis: i64) -> Timestamp {
+    Timestamp::clamped(millis)
+}
+
+/// Time is cut by the day, and one refusal suspends.
+fn terms() -> Terms {
+    Terms {
+        run: run(1),
+        policy: Policy {
+            granularities: Granularities::all(Granularity::Day),
+            stop_grace: 0,
+        },
+        contract: Contract::Forever,
+        suspend_after: 1,
+    }
+}
+
+impl World {
+    pub(crate) fn span_at(&self, location: &str) -> Span {
+        let mut spans = self.spans().into_iter();
+        let of = |span: &Span| location.ends_with(&span.id.to_string());
+        spans.find(of).unwrap()
+    }
+
+    /// Changes the span at an address, as no worker would.
+    pub(crate) fn alter(&self, location: &str, change: impl FnOnce(&mut Span)) -> Span {
+        let mut span = self.span_at(location);
+        change(&mut span);
+        self.store.memory.put(span.clone());
+        span
+    }
+
+    fn driver(&self, location: &str) -> Driver {
+        Driver::new(self.span_at(location), Remembered::default(), at(0))
+    }
+
+    async fn makes(&self, driver: &Driver, now: i64) -> Span {
+        match driver.action(at(now), &terms()) {
+            Action::Change(change) => self.store.memory.must_make(driver.span(), *change).await,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Plans what is due, or completes.
+    pub(crate) async fn goes_on(&self, location: &str, now: i64) -> Span {
+        self.makes(&self.driver(location), now).await
+    }
+
+    /// The upstream accepts what is planned.
+    pub(crate) async fn accepts(&self, location: &str, now: i64) -> Entry {
+        let mut driver = self.driver(location);
+        driver.on_accepted(Acceptance {
+            at: at(now),
+            status: Some(202),
+            location: Some("https://abacus/1".to_owned()),
+        });
+        let Action::WriteEntry(entry) = driver.action(at(now), &terms()) else {
+            panic!("nothing is planned");
+        };
+        let memory = &self.store.memory;
+        let expires_at = at(now + 100 * DAY);
+        memory.write_entry(&entry, expires_at, None).await.unwrap();
+        driver.on_entry_written();
+        self.makes(&driver, now).await;
+        *entry
+    }
+
+    /// The upstream refuses what is planned.
+    pub(crate) async fn refuses(&self, location: &str, now: i64) -> Span {
+        let mut driver = self.driver(location);
+        driver.on_failed(Failure {
+            at: at(now),
+            retry_at: at(now),
+            error: "no mapping".to_owned(),
+            status: Some(400),
+            blames_usage: true,
+            is_post: true,
+            unanswered: false,
+        });
+        self.makes(&driver, now).await
+    }
+}
+
+/// A log that can be read.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Writes to it at every level.
+    pub(crate) fn subscriber(&self) -> impl Subscriber + Send + Sync + use<> {
+        let options = LogOptions {
+            format: LogFormat::Json,
+            level: "trace".to_owned(),
+        };
+        let writer = self.clone();
+        telemetry::subscriber(&options, None, move || writer.clone()).unwrap()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    pub(crate) fn lines(&self, message: &str) -> Vec<Value> {
+        let lines = self.text();
+        let lines = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        lines
+            .filter(|line: &Value| line["message"] == message)
+            .collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
