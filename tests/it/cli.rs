@@ -9,7 +9,7 @@ use sampler_testkit::{Program, now_millis};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::landscape::{HOUR, Landscape, until_ready};
+use crate::landscape::{HOUR, Landscape};
 
 /// The command line, as somebody uses it who has set the address of a receiver.
 pub(crate) struct Cli {
@@ -98,8 +98,7 @@ fn counts(report: &Value) -> [u64; 3] {
 async fn a_file_is_sent_looked_at_and_verified() {
     let world = Landscape::new("cli").await;
     let receiver = world.receiver().env("SAMPLER_DIMENSION", "hour");
-    let receiver = receiver.start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
+    let receiver = world.ready(receiver).await;
     let worker = world.worker().start().await.unwrap();
     let cli = Cli::of(&receiver).await;
     let folder = tempfile::tempdir().unwrap();
@@ -162,39 +161,12 @@ async fn a_file_is_sent_looked_at_and_verified() {
     drop(worker);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn cloud_events_are_taken() {
-    let world = Landscape::new("cli-cloud").await;
-    let receiver = world.receiver().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
-    let cli = Cli::of(&receiver).await;
-    let folder = tempfile::tempdir().unwrap();
-    let timestamp = now_millis() - HOUR;
-    let time = bson::DateTime::from_millis(timestamp);
-    let mut data = event("start", "db", timestamp);
-    for name in ["type", "id", "timestamp"] {
-        data = without(data, name);
-    }
-    let event = json!({
-        "specversion": "1.0", "id": "1", "source": "/broker", "type": "com.example.start",
-        "time": time.try_to_rfc3339_string().unwrap(), "data": data,
-    });
-    let file = write(&folder.path().join("events.ndjson"), &[event]);
-    let send = ["events", "send", &file];
-    assert_eq!(counts(&cli.json(0, &send).await), [1, 0, 0]);
-    assert_eq!(counts(&cli.json(0, &send).await), [0, 1, 0]);
-    let query = ["spans", "--resource-instance-id", "db"];
-    let spans = cli.json(0, &query).await;
-    assert_eq!(spans["items"][0]["start"], timestamp);
-}
-
 /// What a person does by hand: a plan is mapped, an instance starts, changes and stops, by its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_instance_is_metered_by_hand() {
     let world = Landscape::new("cli-hand").await;
     let receiver = world.receiver().env("SAMPLER_DIMENSION", "hour");
-    let receiver = receiver.start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
+    let receiver = world.ready(receiver).await;
     let cli = Cli::of(&receiver).await;
 
     let mapping = words(

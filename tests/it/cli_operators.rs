@@ -1,15 +1,12 @@
 //! The command line as an operator uses it, against the real programs: suspended spans, the acts that
-//! end them, their trail; the backlog and control; previews and snapshots.
-
-use std::time::Duration;
+//! end them, and their trail.
 
 use sampler_testkit::abacus::Fault;
-use sampler_testkit::build::without;
 use sampler_testkit::{now_millis, wait_until};
 use serde_json::{Value, json};
 
 use crate::cli::{Cli, event, words, write};
-use crate::landscape::{HOUR, Landscape, PATIENCE, until_ready};
+use crate::landscape::{HOUR, Landscape, PATIENCE};
 
 async fn span_of(cli: &Cli, instance: &str) -> String {
     let query = ["spans", "--resource-instance-id", instance];
@@ -27,8 +24,7 @@ async fn state(cli: &Cli, span: &str) -> String {
 async fn an_operator_ends_what_abacus_refuses() {
     let world = Landscape::new("cli-operator").await;
     world.abacus.fault(Fault::status(400));
-    let receiver = world.receiver().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
+    let receiver = world.ready_receiver().await;
     let cli = Cli::of(&receiver).await;
     let folder = tempfile::tempdir().unwrap();
     // Half an hour within an hour: one usage each.
@@ -152,8 +148,7 @@ async fn what_abacus_may_count_although_it_is_skipped_is_told() {
     let world = Landscape::new("cli-unanswered").await;
     world.abacus.fault(Fault::lose_answer().times(1));
     world.abacus.fault(Fault::status(400));
-    let receiver = world.receiver().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
+    let receiver = world.ready_receiver().await;
     let cli = Cli::of(&receiver).await;
     let folder = tempfile::tempdir().unwrap();
     let began = (now_millis() / HOUR - 5) * HOUR;
@@ -224,119 +219,4 @@ async fn what_abacus_may_count_although_it_is_skipped_is_told() {
     let verified = cli.json(0, &["verify", &file]).await;
     assert_eq!(verified["totals"]["noted"], 0, "{verified:#}");
     drop(worker);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_operator_says_how_many_starts_are_let_in() {
-    let world = Landscape::new("cli-control").await;
-    let receiver = world.receiver().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
-    let cli = Cli::of(&receiver).await;
-    let parts = ["starts.rate", " 100\n"];
-    cli.says(&["control"], &parts).await;
-
-    let set = ["control", "set", "--reason", "A drain."];
-    let drained = ["--rate", "0", "--resource", "redis=50"];
-    let set_now = cli.json(0, &[&set[..], &drained].concat()).await;
-    let starts = json!({ "rate": 0, "resources": { "redis": 50 } });
-    assert_eq!(set_now["starts"], starts);
-    assert_eq!(cli.json(0, &["control"]).await["starts"], starts);
-    let start = without(event("start", "new", now_millis()), "type");
-    wait_until(
-        "starts are turned away",
-        Duration::from_secs(20),
-        async || {
-            let mut start = start.clone();
-            start["resource_instance_id"] = json!(now_millis().to_string());
-            let answer = world.post(&receiver, "/v1/events/start", &start).await;
-            answer.status().as_u16() == 503
-        },
-    )
-    .await;
-
-    // Also at a receiver that starts, from its first answer on.
-    let restarted = world.receiver().start().await.unwrap();
-    until_ready(&world.http, &restarted).await;
-    let start = without(event("start", "another", now_millis()), "type");
-    let answer = world.post(&restarted, "/v1/events/start", &start).await;
-    assert_eq!(answer.status().as_u16(), 503);
-
-    let all = ["--rate", "100", "--resource", "redis", "--paused", "true"];
-    let all = [&set[..], &all].concat();
-    let text = cli.says(&all, &[" 100\n", " true\n"]).await;
-    assert!(!text.contains("redis"), "{text}");
-    for wrong in [
-        &["--rate", "101"][..],
-        &["--rate", "x"],
-        &["--resource", "redis=-1"],
-        &["--paused", "yes"],
-        &["--kp", "-1"],
-        &[],
-    ] {
-        cli.complains(2, &[&set[..], wrong].concat(), "").await;
-    }
-    let no_reason = ["control", "set", "--rate", "1"];
-    cli.complains(2, &no_reason, "--reason").await;
-    let trail = cli.run(0, &["audit"]).await;
-    assert_eq!(trail.matches("A drain.").count(), 2, "{trail}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_runs_is_compared() {
-    let world = Landscape::new("cli-snapshot").await;
-    let receiver = world.receiver().env("SAMPLER_DIMENSION", "hour");
-    let receiver = receiver.start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
-    let cli = Cli::of(&receiver).await;
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let began = now_millis() - 5 * HOUR;
-    let good = [
-        event("start", "one", began),
-        event("stop", "one", began + HOUR),
-        event("start", "gone", began),
-    ];
-    let file = write(&path("good.ndjson"), &good);
-    // The hour that "one" ran, and "gone" until the full hour.
-    let until = (began / HOUR * HOUR + 4 * HOUR).to_string();
-    let preview = ["events", "preview", &file, "--granularity", "hour"];
-    let preview = [&preview[..], &["--until", &until]].concat();
-    let previewed = cli.json(0, &preview).await;
-    let usages = previewed["usages"].as_array().unwrap().iter();
-    let durations = usages.map(|usage| usage["measured_usage"][1]["quantity"].as_i64().unwrap());
-    assert_eq!(durations.sum::<i64>(), HOUR + 4 * HOUR - began % HOUR);
-    cli.run(0, &["events", "send", &file]).await;
-
-    let at = now_millis() - HOUR;
-    let mut new = event("start", "new", began);
-    for field in ["type", "id", "timestamp", "resource_id"] {
-        new = without(new, field);
-    }
-    let head = json!({ "resource_id": "postgres", "at": at });
-    let file = write(&path("snapshot.ndjson"), &[head, new]);
-    let diff = ["snapshot", "diff", &file];
-    let text = cli.run(1, &diff).await;
-    for part in [
-        "no longer runs",
-        "was not started",
-        "2 differences among 1 instance",
-    ] {
-        assert!(text.contains(part), "{part:?} in {text}");
-    }
-    let apply = ["snapshot", "apply", &file];
-    let few = [&apply[..], &["--most", "1"]].concat();
-    cli.complains(1, &few, "nothing is sent: 2 events").await;
-    assert_eq!(cli.json(1, &diff).await["checked"], 1);
-    let events = "2 events: 2 accepted, 0 replayed, 0 refused.";
-    cli.says(&apply, &[events]).await;
-    let text = cli.run(0, &diff).await;
-    assert!(
-        text.starts_with("Nothing differs: 1 instance at "),
-        "{text}"
-    );
-    let again = cli.json(0, &apply).await;
-    assert_eq!(again["report"]["events"], 0, "{again:#}");
-    let broken = write(&path("broken.ndjson"), &[json!({ "at": at })]);
-    cli.complains(2, &["snapshot", &broken], "resource_id")
-        .await;
 }

@@ -4,15 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bson::doc;
-use sampler_testkit::abacus::{Options, StandInAbacus};
-use sampler_testkit::build::{start_event, stop_event};
 use sampler_testkit::meter::{MeterFault, MeterOptions, Posted, StandInMeter};
-use sampler_testkit::program::{Launch, WORKER};
-use sampler_testkit::{Program, TestDatabase, now_millis, wait_until};
+use sampler_testkit::program::Launch;
+use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::Value;
 
-use crate::landscape::{HOUR, Landscape, PATIENCE, client, until_ready};
-use crate::settings::run;
+use crate::landscape::{HOUR, Landscape, PATIENCE};
 
 /// How long one post may take, in the settings of these tests.
 const POST_TIMEOUT: Duration = Duration::from_secs(1);
@@ -28,13 +25,8 @@ struct World {
 impl World {
     async fn new(label: &str, horizon: Duration, settles: Duration) -> Self {
         let options = MeterOptions { horizon, settles };
-        let landscape = Landscape {
-            database: TestDatabase::new(label).await,
-            abacus: StandInAbacus::start(Options::default()).await.unwrap(),
-            http: client(),
-        };
-        let receiver = landscape.receiver().start().await.unwrap();
-        until_ready(&landscape.http, &receiver).await;
+        let landscape = Landscape::new(label).await;
+        let receiver = landscape.ready_receiver().await;
         Self {
             meter: StandInMeter::start(options).await.unwrap(),
             landscape,
@@ -60,11 +52,10 @@ impl World {
     /// One usage of two hours, in two intervals.
     async fn use_two_hours(&self, target: u64) {
         let start = now_millis() - 4 * HOUR;
-        let (receiver, landscape) = (&self.receiver, &self.landscape);
-        let event = start_event(target, start);
-        landscape.take(receiver, "/v1/events/start", &event).await;
-        let event = stop_event(target, start + 2 * HOUR);
-        landscape.take(receiver, "/v1/events/stop", &event).await;
+        let (receiver, end) = (&self.receiver, start + 2 * HOUR);
+        self.landscape
+            .use_between(receiver, target, start, end)
+            .await;
     }
 
     /// Each usage counts once, its repeats say the same, and together they are what was used.
@@ -211,92 +202,4 @@ async fn finds_after_a_long_outage_are_limited() {
     }
     let at_once = world.meter.finds_at_once();
     assert!((1..=2).contains(&at_once), "{at_once}");
-}
-
-/// Those that count once are taken: where a repeat is recognised for ever, where what may have been forgotten is
-/// looked up, and with Abacus, whatever is set for the other upstream.
-#[tokio::test]
-async fn settings_that_would_count_twice_are_refused_by_name() {
-    let (url, horizon, find, token) = (
-        "SAMPLER_UPSTREAM_URL",
-        "SAMPLER_UPSTREAM_HORIZON",
-        "SAMPLER_UPSTREAM_FIND_URL",
-        "SAMPLER_UPSTREAM_TOKEN",
-    );
-    let fit = (url, "http://localhost:1/events?x=y");
-    let abacus = [
-        ("COLLECTOR_URL", "http://localhost:1"),
-        ("SAMPLER_UPSTREAM", "abacus"),
-        (horizon, "1d"),
-        fit,
-    ];
-    for (settings, named) in [
-        (&[] as &[(&str, &str)], &[url, horizon] as &[&str]),
-        (&[fit], &[horizon]),
-        (&[fit, (horizon, "1d")], &[find, horizon]),
-        (
-            &[fit, (horizon, "1d"), (find, "http://localhost/x")],
-            &[find],
-        ),
-        (&[fit, (horizon, "soon")], &[horizon]),
-        (
-            &[fit, (horizon, "4000d"), (find, "http://x/{id}")],
-            &[horizon],
-        ),
-        (&[fit, (horizon, "forever"), (find, "{id}")], &[find]),
-        (
-            &[(url, "http://user:pw@host/x"), (horizon, "forever")],
-            &[url],
-        ),
-        (
-            &[fit, (horizon, "forever"), ("SAMPLER_UPSTREAM_TYPE", " ")],
-            &["SAMPLER_UPSTREAM_TYPE"],
-        ),
-        (
-            &[fit, (horizon, "1d"), ("SAMPLER_CONFIRM", "true")],
-            &["it would count twice"],
-        ),
-        (&[(url, "localhost"), (horizon, "forever")], &[url]),
-        (
-            &[fit, (horizon, "forever"), ("SAMPLER_CONFIRM", "true")],
-            &[find, "SAMPLER_CONFIRM"],
-        ),
-        (
-            &[
-                fit,
-                (horizon, "forever"),
-                ("SAMPLER_UPSTREAM_SOURCE", "a b"),
-            ],
-            &["SAMPLER_UPSTREAM_SOURCE"],
-        ),
-        // Tokens that would not be sent, or be sent in the clear.
-        (&[fit, (horizon, "forever"), (token, "a token")], &[token]),
-        (
-            &[
-                (url, "https://meter.example.com/events"),
-                (horizon, "1d"),
-                (find, "http://meter.example.com/events/{id}"),
-                (token, "a.token"),
-            ],
-            &[find],
-        ),
-        (&[fit, (horizon, "forever")], &[]),
-        (&[fit, (horizon, "0s"), (find, "http://x/{id}")], &[]),
-        (&abacus, &[]),
-    ] {
-        let mut environment = vec![("SAMPLER_UPSTREAM", "cloudevents")];
-        environment.extend(settings);
-        let (code, text) = run(WORKER, &["--check-config"], &environment).await;
-        let is_taken = named.is_empty();
-        let expected = if is_taken { 0 } else { 64 };
-        assert_eq!(code, Some(expected), "{settings:?}: {text}");
-        for name in named {
-            assert!(text.contains(name), "{name}: {text}");
-        }
-        // An address may hold a key.
-        for secret in ["pw", "x=y", "//x/"] {
-            assert!(!text.contains(secret), "{secret}: {text}");
-        }
-        assert!(is_taken || !text.contains("COLLECTOR_URL"), "{text}");
-    }
 }

@@ -1,19 +1,17 @@
 //! The console of a real receiver, in a real browser and without one.
 
-mod hostile;
-
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use sampler_testkit::abacus::Fault;
-use sampler_testkit::browser::visit;
+use sampler_testkit::node::visit;
 use sampler_testkit::build::{start_event, stop_event, with};
-use sampler_testkit::oidc::OidcProvider;
+use sampler_testkit::node::OidcProvider;
 use sampler_testkit::program::Launch;
 use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::{Value, json};
 
-use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, status, until_ready};
+use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, status};
 
 const ORGANIZATION: &str = "org";
 const CLIENT: &str = "sampler-console";
@@ -39,9 +37,8 @@ async fn sampled_to(world: &Landscape, receiver: &Program, span: &str) -> Value 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_show_what_the_api_answers_to_everybody() {
     let world = Landscape::new("console").await;
-    let receiver = world.receiver().start().await.unwrap();
+    let receiver = world.ready_receiver().await;
     let _worker = world.worker().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
     let begin = now_millis() - 2 * DAY - HOUR / 2;
     let late = start(&world, &receiver, &start_event(1, begin)).await;
     let hostile = with(start_event(2, begin), "resource_instance_id", HOSTILE);
@@ -53,11 +50,8 @@ async fn pages_show_what_the_api_answers_to_everybody() {
         })
         .await;
     }
-    let stop = with(
-        stop_event(1, begin + DAY + 1),
-        "organization_id",
-        ORGANIZATION,
-    );
+    let stop = stop_event(1, begin + DAY + 1);
+    let stop = with(stop, "organization_id", ORGANIZATION);
     world.take(&receiver, "/v1/events/stop", &stop).await;
     world.until_complete(1).await;
     let known = json!({
@@ -85,8 +79,7 @@ async fn pages_show_what_the_api_answers_to_everybody() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_is_described_and_tried_in_a_browser() {
     let world = Landscape::new("console_docs").await;
-    let receiver = world.receiver().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
+    let receiver = world.ready_receiver().await;
     start(&world, &receiver, &start_event(1, now_millis())).await;
     let known = json!({ "base": receiver.base_url(), "organization": ORGANIZATION });
     visit("docs", &known).await.unwrap();
@@ -95,9 +88,8 @@ async fn the_api_is_described_and_tried_in_a_browser() {
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_are_resumed_and_usages_skipped_in_a_browser() {
     let world = Landscape::new("console_acts").await;
-    let receiver = world.receiver().start().await.unwrap();
+    let receiver = world.ready_receiver().await;
     let _worker = world.worker().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
     for (status, plan) in [(400, "large"), (422, "small <b>")] {
         world
             .abacus
@@ -165,24 +157,19 @@ impl Visitor {
     }
 
     async fn send(&mut self, url: &str, form: Option<&str>) -> Response {
-        let cookies: Vec<String> = self
-            .cookies
-            .iter()
+        let cookies = self.cookies.iter();
+        let cookies: Vec<_> = cookies
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         let request = match form {
-            Some(form) => self
-                .http
-                .post(url)
-                .header("content-type", "application/x-www-form-urlencoded")
-                .body(form.to_owned()),
+            Some(form) => {
+                let request = self.http.post(url).body(form.to_owned());
+                request.header("content-type", "application/x-www-form-urlencoded")
+            }
             None => self.http.get(url),
         };
-        let response = request
-            .header(COOKIE, cookies.join("; "))
-            .send()
-            .await
-            .unwrap();
+        let request = request.header(COOKIE, cookies.join("; "));
+        let response = request.send().await.unwrap();
         for cookie in response.headers().get_all(SET_COOKIE) {
             let pair = cookie.to_str().unwrap().split(';').next().unwrap();
             let (name, value) = pair.split_once('=').unwrap();
@@ -223,36 +210,36 @@ impl Visitor {
         );
         self.follow(&consent, Some("prompt=consent")).await
     }
+
+    /// Whether it has a session.
+    fn is_signed_in(&self) -> bool {
+        let mut names = self.cookies.iter().map(|(name, _)| name);
+        names.any(|name| name == "sampler_console")
+    }
+
+    /// What a page is answered that is asked for with the cookies of now, whatever comes of it.
+    async fn status(&self, page: &str) -> u16 {
+        let mut same = Self::new();
+        same.cookies.clone_from(&self.cookies);
+        same.send(page, None).await.status().as_u16()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn people_sign_in_at_a_certified_provider_and_see_what_their_scopes_allow() {
     let world = Landscape::new("console_oidc").await;
     // The spans come from a receiver that needs no tokens.
-    let plain = world.receiver().start().await.unwrap();
-    until_ready(&world.http, &plain).await;
+    let plain = world.ready_receiver().await;
     let begin = now_millis() - HOUR;
-    let postgres = start(
-        &world,
-        &plain,
-        &with(start_event(1, begin), "resource_id", "postgres"),
-    )
-    .await;
-    let redis = start(
-        &world,
-        &plain,
-        &with(start_event(2, begin), "resource_id", "redis"),
-    )
-    .await;
+    let postgres = start(&world, &plain, &start_event(1, begin)).await;
+    let redis = with(start_event(2, begin), "resource_id", "redis");
+    let redis = start(&world, &plain, &redis).await;
     let people = json!({ "nobody": "openid", "paula": "openid abacus.sampler.postgres.read" });
     let provider = OidcProvider::for_people((CLIENT, SECRET, SCOPE), &people, 300)
         .await
         .unwrap();
-    let receiver = with_key(secured(world.receiver(), &provider))
-        .start()
-        .await
-        .unwrap();
-    until_ready(&world.http, &receiver).await;
+    let launch = || with_key(secured(world.receiver(), &provider));
+    let receiver = world.ready(launch()).await;
     let base = receiver.base_url();
     let search = format!("{base}/console/spans?organization_id={ORGANIZATION}");
 
@@ -267,10 +254,8 @@ async fn people_sign_in_at_a_certified_provider_and_see_what_their_scopes_allow(
     let (_, _, text) = paula.sign_in(&search, "paula").await;
     assert_eq!(text.matches("data-test=\"span-row\"").count(), 1);
     for (span, expected) in [(&postgres, 200), (&redis, 404)] {
-        let (_, status, _) = paula
-            .follow(&format!("{base}/console/spans/{span}"), None)
-            .await;
-        assert_eq!(status, expected);
+        let page = format!("{base}/console/spans/{span}");
+        assert_eq!(paula.status(&page).await, expected);
     }
 
     // Nothing of the whole is told, and nothing can be done.
@@ -287,29 +272,18 @@ async fn people_sign_in_at_a_certified_provider_and_see_what_their_scopes_allow(
     assert_eq!(told, [false, false, false, true], "{text}");
     for page in [&format!("spans/{postgres}/resume"), "audit"] {
         let address = format!("{base}/console/{page}");
-        let (_, status, _) = paula.follow(&address, None).await;
-        assert_eq!(status, 403, "{address}");
+        assert_eq!(paula.status(&address).await, 403, "{address}");
     }
 
     // Without a scope of Sampler there is no session.
     let mut nobody = Visitor::new();
     let (_, status, text) = nobody.sign_in(&search, "nobody").await;
     assert_eq!(status, 403, "{text}");
-    assert!(
-        nobody
-            .cookies
-            .iter()
-            .all(|(name, _)| name != "sampler_console")
-    );
+    assert!(!nobody.is_signed_in());
 
     // A cookie is no key to the API, and what comes with a state of somebody else signs nobody in.
-    let response = alice
-        .send(
-            &format!("{base}/v1/spans?organization_id={ORGANIZATION}"),
-            None,
-        )
-        .await;
-    assert_eq!(response.status().as_u16(), 401);
+    let list = format!("{base}/v1/spans?organization_id={ORGANIZATION}");
+    assert_eq!(alice.status(&list).await, 401);
     let mut stranger = Visitor::new();
     for query in ["", "?code=x", "?code=x&state=y", "?error=access_denied"] {
         let (_, status, _) = stranger
@@ -319,30 +293,30 @@ async fn people_sign_in_at_a_certified_provider_and_see_what_their_scopes_allow(
     }
     assert!(stranger.cookies.is_empty());
 
+    // All have the same key. Who has signed in at one installation is nobody at another.
+    let page = |receiver: &Program| format!("{}/console", receiver.base_url());
+    let second = world.ready(launch()).await;
+    assert_eq!(alice.status(&page(&second)).await, 200, "of the same");
+    for (name, value) in [
+        ("SAMPLER_OIDC_ISSUER", "http://127.0.0.1:1"),
+        ("SAMPLER_TOKEN_AUDIENCE", "urn:other"),
+        ("SAMPLER_CONSOLE_CLIENT_ID", "other"),
+    ] {
+        let other = launch().env(name, value).start().await.unwrap();
+        assert_eq!(alice.status(&page(&other)).await, 303, "another {name}");
+    }
+
     // Out again: only with the secret of the session.
     let out = format!("{base}/console/sign-out");
-    assert_eq!(
-        alice.send(&out, Some("csrf=x")).await.status().as_u16(),
-        403
-    );
+    let forged = alice.send(&out, Some("csrf=x")).await;
+    assert_eq!(forged.status(), 403);
     let (_, _, page) = alice.follow(&search, None).await;
-    let csrf = page
-        .split("name=\"csrf\" value=\"")
-        .nth(1)
-        .unwrap()
-        .split('"')
-        .next()
-        .unwrap();
+    let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap();
+    let csrf = csrf.split('"').next().unwrap();
     let (url, status, _) = alice.follow(&out, Some(&format!("csrf={csrf}"))).await;
     assert_eq!((url, status), (format!("{base}/console/signed-out"), 200));
-    assert!(
-        alice
-            .cookies
-            .iter()
-            .all(|(name, _)| name != "sampler_console")
-    );
-    let response = alice.send(&search, None).await;
-    assert_eq!(response.status().as_u16(), 303);
+    assert!(!alice.is_signed_in());
+    assert_eq!(alice.status(&search).await, 303);
 
     let lines = receiver.lines().join("\n");
     assert!(
@@ -361,34 +335,22 @@ async fn a_session_ends_with_its_token_and_the_console_can_be_off() {
     let provider = OidcProvider::for_people((CLIENT, SECRET, SCOPE), &json!({}), 3)
         .await
         .unwrap();
-    let receiver = with_key(secured(world.receiver(), &provider))
-        .start()
-        .await
-        .unwrap();
-    until_ready(&world.http, &receiver).await;
+    let launch = || with_key(secured(world.receiver(), &provider));
+    let receiver = world.ready(launch()).await;
     let mut alice = Visitor::new();
     let page = format!("{}/console", receiver.base_url());
     let (_, answered, _) = alice.sign_in(&page, "alice").await;
     assert_eq!(answered, 200);
     // Whatever the browser keeps: the cookie says itself when it ends.
-    let kept = alice.cookies.clone();
     wait_until("the session has ended", PATIENCE, async || {
-        let mut same = Visitor::new();
-        same.cookies.clone_from(&kept);
-        same.send(&page, None).await.status().as_u16() == 303
+        alice.status(&page).await == 303
     })
     .await;
 
-    let off = world
-        .receiver()
-        .env("SAMPLER_CONSOLE", "false")
-        .start()
-        .await
-        .unwrap();
-    let without_key = secured(world.receiver(), &provider);
-    let without_key = without_key.start().await.unwrap();
+    let off = world.receiver().env("SAMPLER_CONSOLE", "false");
+    let off = world.ready(off).await;
+    let without_key = world.ready(secured(world.receiver(), &provider)).await;
     for receiver in [&off, &without_key] {
-        until_ready(&world.http, receiver).await;
         assert_eq!(status(&world.http, receiver, "/console").await, 404);
     }
     wait_until("it says why", PATIENCE, async || {

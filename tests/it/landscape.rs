@@ -9,6 +9,7 @@ use mongodb::Collection;
 use reqwest::{Client, Response};
 use sampler_testkit::abacus::Options;
 use sampler_testkit::abacus::StandInAbacus;
+use sampler_testkit::build::{start_event, stop_event};
 use sampler_testkit::program::Launch;
 use sampler_testkit::{Program, TestDatabase, wait_until};
 use serde_json::Value;
@@ -56,6 +57,18 @@ impl Landscape {
             .env("SAMPLER_RETRY_LIMIT", "1s")
     }
 
+    /// A program that has said that it is ready.
+    pub(crate) async fn ready(&self, launch: Launch) -> Program {
+        let program = launch.start().await.unwrap();
+        until_ready(&self.http, &program).await;
+        program
+    }
+
+    /// A receiver that has said that it is ready.
+    pub(crate) async fn ready_receiver(&self) -> Program {
+        self.ready(self.receiver()).await
+    }
+
     pub(crate) async fn spans(&self) -> Collection<Document> {
         self.database.database().await.collection("spans")
     }
@@ -78,6 +91,14 @@ impl Landscape {
         let response = self.post(receiver, path, event).await;
         let status = response.status().as_u16();
         assert_eq!(status, 201, "{path}: {}", response.text().await.unwrap());
+    }
+
+    /// Uses a target from one moment to another one.
+    pub(crate) async fn use_between(&self, receiver: &Program, target: u64, start: i64, end: i64) {
+        let event = start_event(target, start);
+        self.take(receiver, "/v1/events/start", &event).await;
+        let event = stop_event(target, end);
+        self.take(receiver, "/v1/events/stop", &event).await;
     }
 
     /// What a program answers to a read, which must succeed.
@@ -109,9 +130,7 @@ impl Landscape {
             .duration_sum_by(|usage| usage.target()[5].to_owned());
         sums.get(instance).copied().unwrap_or(0)
     }
-}
 
-impl Landscape {
     /// The collection of the ledger.
     pub(crate) async fn usages(&self) -> Collection<Document> {
         self.database.database().await.collection("spans_usages")

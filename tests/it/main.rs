@@ -11,15 +11,12 @@
 
 mod cli;
 mod cli_operators;
-mod clocks;
 mod cloudevents;
 mod console;
 mod examples;
-mod examples_amiss;
 mod feed;
-mod hostile;
+mod health;
 mod landscape;
-mod lifecycle;
 mod memory;
 mod metrics;
 mod oidc;

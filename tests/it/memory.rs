@@ -11,26 +11,20 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::landscape::{HOUR, Landscape, PATIENCE, until_ready};
+use crate::landscape::{HOUR, Landscape, PATIENCE};
 
 /// What deploy/manifest.yml gives to a worker, and at least to a receiver, in KB.
 const MANIFEST: u64 = 128 << 10;
 
 /// The most memory that the program has had.
 #[track_caller]
-pub(crate) fn assert_fits(program: &Program, what: &str) {
+fn assert_fits(program: &Program, what: &str) {
     let status = fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let peak = line.unwrap().trim().trim_end_matches(" kB");
     let peak: u64 = peak.parse().unwrap();
     eprintln!("{what}: {peak} KB at the most");
     assert!(peak < MANIFEST, "{what}: {peak} KB");
-}
-
-async fn receiver(world: &Landscape) -> Program {
-    let receiver = world.receiver().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
-    receiver
 }
 
 /// 98 KB of values, and a hundred times that in memory; or half a megabyte in one text.
@@ -108,7 +102,7 @@ async fn keep_sending(program: &Program, path: &'static str, body: fn(u64, u64) 
 #[tokio::test(flavor = "multi_thread")]
 async fn large_events_and_batches_without_end_fit_into_what_the_manifest_gives() {
     let world = Landscape::new("without_end").await;
-    let receiver = receiver(&world).await;
+    let receiver = world.ready_receiver().await;
     let large = |client: u64, number| {
         let event = large_start(10_000 + 1_000 * client + number, now_millis());
         with(event, "resource_id", format!("resource {client}"))
@@ -124,7 +118,7 @@ async fn large_events_and_batches_without_end_fit_into_what_the_manifest_gives()
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_with_heads_that_stop_short_fit_into_what_the_manifest_gives() {
     let world = Landscape::new("idle_connections").await;
-    let receiver = receiver(&world).await;
+    let receiver = world.ready_receiver().await;
     let begun = format!("GET / HTTP/1.1\r\nx: {}", "y".repeat(15_000));
     let mut held = Vec::new();
     for _ in 0..3_000 {
@@ -142,13 +136,13 @@ async fn connections_with_heads_that_stop_short_fit_into_what_the_manifest_gives
 async fn large_spans_fit_into_what_the_manifest_gives_to_both_programs() {
     const SPANS: u64 = 160;
     let world = Landscape::new("large_spans").await;
-    let opening = receiver(&world).await;
+    let opening = world.ready_receiver().await;
     for target in 0..SPANS {
         let event = large_start(target, now_millis() - 2 * HOUR);
         world.take(&opening, "/v1/events/start", &event).await;
     }
     drop(opening);
-    let receiver = receiver(&world).await;
+    let receiver = world.ready_receiver().await;
     // Small events, each of which is compared with what is kept.
     let others = (0..SPANS).map(|target| {
         let event = with(start_event(target, now_millis() - HOUR), "id", "another");

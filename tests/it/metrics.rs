@@ -6,7 +6,7 @@ use std::fs;
 use sampler_testkit::build::{start_event, stop_event, without};
 use sampler_testkit::{Program, now_millis, workspace_dir};
 
-use crate::landscape::{HOUR, Landscape, until_ready};
+use crate::landscape::{HOUR, Landscape};
 
 /// A line of an answer: a name, labels and a value.
 #[derive(Debug)]
@@ -41,7 +41,9 @@ fn sample(line: &str) -> Sample {
 
 async fn metrics(world: &Landscape, url: &str) -> Vec<Sample> {
     let response = world.http.get(format!("{url}/metrics")).send().await;
-    samples(&response.unwrap().text().await.unwrap())
+    let text = response.unwrap().text().await.unwrap();
+    assert!(!text.contains("# EOF"), "the classic format: {text}");
+    samples(&text)
 }
 
 fn sum(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> f64 {
@@ -154,8 +156,7 @@ async fn running_programs_tell_what_is_documented() {
     let world = Landscape::new("metrics").await;
     let port = free_port().to_string();
     let receiver = world.receiver().env("SAMPLER_METRICS_PORT", port.as_str());
-    let receiver = receiver.start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
+    let receiver = world.ready(receiver).await;
     let worker = world.worker().start().await.unwrap();
     make_events(&world, &receiver).await;
     world.until_complete(1).await;
@@ -171,26 +172,21 @@ async fn running_programs_tell_what_is_documented() {
         let labels = [("event", event), ("outcome", outcome)];
         sum(&of_receiver, "sampler_events_total", &labels)
     };
-    let counted = [
-        events("start", "accepted"),
-        events("start", "replayed"),
-        events("start", "refused"),
-        events("stop", "accepted"),
-    ];
-    assert_eq!(counted.map(|count| count as u64), [1, 1, 1, 1]);
+    for (event, outcome) in [
+        ("start", "accepted"),
+        ("start", "replayed"),
+        ("start", "refused"),
+        ("stop", "accepted"),
+    ] {
+        assert_eq!(events(event, outcome) as u64, 1, "{event} {outcome}");
+    }
     let all = sum(&of_receiver, "sampler_events_total", &[]);
     assert_eq!(all as u64, 4, "nothing else was counted");
     let posted = world.abacus.post_count();
-    let accepted = sum(
-        &of_worker,
-        "sampler_usages_total",
-        &[("outcome", "accepted")],
-    );
-    assert_eq!(accepted as u64, posted);
-    assert_eq!(
-        sum(&of_worker, "sampler_post_seconds_count", &[]) as u64,
-        posted
-    );
+    let accepted = [("outcome", "accepted")];
+    let accepted = sum(&of_worker, "sampler_usages_total", &accepted);
+    let timed = sum(&of_worker, "sampler_post_seconds_count", &[]);
+    assert_eq!([accepted as u64, timed as u64], [posted; 2]);
     let writes = sum(&of_receiver, "sampler_commit_batch_events_sum", &[]);
     assert!(writes >= 3.0, "{writes}");
     assert!(sum(&of_worker, "sampler_commit_seconds_count", &[]) > 0.0);

@@ -16,13 +16,13 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
-use sampler_testkit::build::{start_event, stop_event};
+use sampler_testkit::build::start_event;
 use sampler_testkit::program::Launch;
 use sampler_testkit::{Program, now_millis, wait_until, workspace_dir};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use crate::landscape::{HOUR, Landscape, PATIENCE, until_ready};
+use crate::landscape::{HOUR, Landscape, PATIENCE};
 
 /// Requests that are sent at the same time.
 const CROWD: u64 = 32;
@@ -127,8 +127,7 @@ fn links_to(span: &Span, other: &Span) -> bool {
 async fn a_trace_leads_from_a_request_to_the_commit_it_shared() {
     let (world, collector) = (Landscape::new("otlp").await, Collector::start().await);
     let receiver = traced(world.receiver(), &collector.url);
-    let receiver = receiver.start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
+    let receiver = world.ready(receiver).await;
     let now = now_millis();
     let events: Vec<_> = (1..=CROWD).map(|target| start_event(target, now)).collect();
     let sending = events
@@ -160,33 +159,23 @@ async fn a_trace_leads_from_a_request_to_the_commit_it_shared() {
         let commit = commit.expect("a write is linked to its commit");
         assert!(links_to(&write, commit) && links_to(commit, &write));
     }
-    let shared = commits
-        .iter()
-        .map(|commit| commit.links.len())
-        .sum::<usize>();
+    let shared: usize = commits.iter().map(|commit| commit.links.len()).sum();
     assert_eq!(shared, count, "each write is in one commit");
     for commit in &commits {
-        let parent = writes
-            .iter()
-            .find(|write| write.span_id == commit.parent_span_id);
+        let mut writes = writes.iter();
+        let parent = writes.find(|write| write.span_id == commit.parent_span_id);
         assert_eq!(parent.unwrap().trace_id, commit.trace_id);
     }
-    let services: Vec<_> = collector.spans();
-    assert!(services.iter().all(|it| it.service == "sampler-receiver"));
+    let spans = collector.spans();
+    assert!(spans.iter().all(|it| it.service == "sampler-receiver"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_post_passes_its_trace_on_to_abacus() {
     let (world, collector) = (Landscape::new("otlp_post").await, Collector::start().await);
-    let receiver = world.receiver().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
+    let receiver = world.ready_receiver().await;
     let start = now_millis() - 4 * HOUR;
-    for (path, event) in [
-        ("/v1/events/start", start_event(1, start)),
-        ("/v1/events/stop", stop_event(1, start + HOUR)),
-    ] {
-        world.take(&receiver, path, &event).await;
-    }
+    world.use_between(&receiver, 1, start, start + HOUR).await;
     let worker = traced(world.worker(), &collector.url);
     let worker = worker.start().await.unwrap();
     world.until_complete(1).await;
@@ -223,8 +212,7 @@ async fn a_collector_that_is_away_holds_up_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let receiver = traced(world.receiver(), &url).start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
+    let receiver = world.ready(traced(world.receiver(), &url)).await;
     for target in 1..=3 {
         let event = start_event(target, now_millis());
         assert_eq!(send(&world, &receiver, target, &event).await, 201);

@@ -1,8 +1,7 @@
-//! What people can do to the token server, and to the receiver, without being signed in.
+//! What people can do to the token server without being signed in.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -10,32 +9,20 @@ use futures_util::future::join_all;
 use reqwest::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
-use sampler_testkit::build::start_event;
 use sampler_testkit::uaa::SigningKey;
-use sampler_testkit::{Program, now_millis, wait_until};
+use sampler_testkit::{Program, wait_until};
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
-use crate::landscape::{Landscape, PATIENCE, until_ready};
-use crate::memory::assert_fits;
+use crate::landscape::{Landscape, PATIENCE};
 
 /// How many may be signing in at a time.
 const AT_ONCE: usize = 8;
 
-/// Far more connections than may be signing in.
-const CONNECTIONS: usize = 1_900;
-
-/// How many of them connect at a time. Of more than a listener queues (1,024), the kernel drops some, and
-/// tries again after up to a minute.
-const CONNECTING: usize = 500;
-
 /// A token server that takes codes, and answers when it is told to.
 struct SlowTokenServer {
     address: String,
-    key: SigningKey,
     asked: Arc<AtomicUsize>,
     answers: Arc<Semaphore>,
 }
@@ -71,21 +58,9 @@ impl SlowTokenServer {
         tokio::spawn(async move { axum::serve(listener, app).await });
         Self {
             address,
-            key,
             asked,
             answers,
         }
-    }
-
-    /// The token of a provider.
-    fn token(&self) -> String {
-        let header = json!({ "alg": "RS256", "typ": "JWT", "kid": self.key.id() });
-        let claims = json!({
-            "iss": self.address, "client_id": "broker", "scope": "abacus.sampler.write",
-            "exp": now_millis() / 1_000 + 300,
-        });
-        self.key
-            .token("RS256", &header.to_string(), &claims.to_string())
     }
 
     fn asked(&self) -> usize {
@@ -193,71 +168,4 @@ async fn an_attempt_asks_the_token_server_once_and_only_a_handful_of_attempts_do
     server.answers.add_permits(1);
     assert_eq!(crowded.come_back().await.status(), StatusCode::FORBIDDEN);
     assert_eq!(server.asked(), 2 + AT_ONCE);
-}
-
-/// Comes back again and again over one connection, until that ends for another one.
-async fn keep_coming_back(
-    address: String,
-    request: String,
-    came: Arc<AtomicUsize>,
-    connecting: Arc<Semaphore>,
-) {
-    let (mut answer, mut times) = (vec![0; 8 << 10], 0);
-    let mut first = connecting.acquire().await.ok();
-    let mut stream = TcpStream::connect(&address).await.unwrap();
-    loop {
-        let sent = stream.write_all(request.as_bytes()).await;
-        let read = stream.read(&mut answer).await.unwrap_or(0);
-        if times == 0 {
-            came.fetch_add(1, Ordering::Relaxed);
-            drop(first.take());
-        }
-        times += 1;
-        if sent.is_err() || read == 0 {
-            return;
-        }
-        // As often as where each had to wait for the token server.
-        tokio::time::sleep(Duration::from_secs(5)).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn one_attempt_on_many_connections_takes_neither_places_nor_memory_nor_the_token_server() {
-    let world = Landscape::new("sign_in_flood").await;
-    let server = SlowTokenServer::start().await;
-    let receiver = server.receiver(&world).await;
-    until_ready(&world.http, &receiver).await;
-    let token = server.token();
-    let one = Returning::new(&receiver).await;
-    let path = one.address.strip_prefix(&receiver.base_url()).unwrap();
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nhost: {}\r\ncookie: {}\r\n\r\n",
-        receiver.address(),
-        one.cookie
-    );
-    let (mut hostile, came) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
-    let connecting = Arc::new(Semaphore::new(CONNECTING));
-    for _ in 0..CONNECTIONS {
-        let (address, came) = (receiver.address().to_owned(), Arc::clone(&came));
-        let connecting = Arc::clone(&connecting);
-        hostile.spawn(keep_coming_back(address, request.clone(), came, connecting));
-    }
-    wait_until("all have come back once", PATIENCE, async || {
-        came.load(Ordering::Relaxed) >= CONNECTIONS
-    })
-    .await;
-    for number in 0..20 {
-        // Each over a connection of its own.
-        let honest = Client::builder().timeout(Duration::from_secs(5));
-        let honest = honest.build().unwrap();
-        let live = honest.get(format!("{}/healthz/live", receiver.base_url()));
-        assert_eq!(live.send().await.unwrap().status(), StatusCode::OK);
-        let start = honest.post(format!("{}/v1/events/start", receiver.base_url()));
-        let start = start.json(&start_event(number, now_millis()));
-        let started = start.bearer_auth(&token).send().await.unwrap();
-        assert_eq!(started.status(), StatusCode::CREATED);
-    }
-    hostile.shutdown().await;
-    assert_eq!(server.asked(), 1);
-    assert_fits(&receiver, "one attempt on 1,900 connections");
 }

@@ -34,13 +34,13 @@ async fn with_original(label: &str, start: i64, end: i64) -> (Landscape, Origina
     (world, original)
 }
 
-async fn is_taken_over(world: &Landscape) -> bool {
+async fn assert_is_taken_over(world: &Landscape) {
     let unconverted = doc! { "processing.partition": Bson::Null };
     let control = world.database.database().await;
     let control = control.collection::<Document>("spans_control");
     let format = control.find_one(doc! { "_id": "format" }).await.unwrap();
     let left = world.spans().await.count_documents(unconverted).await;
-    format.is_some() && left.unwrap() == 0
+    assert_eq!((format.is_some(), left.unwrap()), (true, 0));
 }
 
 /// Nothing is kept, and nothing says that there is nothing.
@@ -75,13 +75,17 @@ async fn a_landscape_moves_to_us_and_every_bill_is_right() {
     is_put_off(&world, &receiver, start).await;
 
     // Its receiver is gone. Our worker converts.
-    let worker = world.worker().start().await.unwrap();
-    until_ready(&world.http, &worker).await;
+    let _worker = world.ready(world.worker()).await;
     until_ready(&world.http, &receiver).await;
-    assert!(is_taken_over(&world).await);
-    for target in 20..SPANS {
+    assert_is_taken_over(&world).await;
+    stop_and_bill(&world, &receiver, 20, start, end).await;
+}
+
+/// Stops the spans from this one on. Then each is billed.
+async fn stop_and_bill(world: &Landscape, receiver: &Program, from: u64, start: i64, end: i64) {
+    for target in from..SPANS {
         let stop = stop_event(target, end);
-        world.take(&receiver, "/v1/events/stop", &stop).await;
+        world.take(receiver, "/v1/events/stop", &stop).await;
     }
     world.until_complete(SPANS).await;
     for target in 0..SPANS {
@@ -111,16 +115,7 @@ async fn workers_that_are_killed_while_they_convert_leave_nothing_behind() {
         second.kill().unwrap();
     }
     let _worker = world.worker().start().await.unwrap();
-    let receiver = world.receiver().start().await.unwrap();
-    until_ready(&world.http, &receiver).await;
-    assert!(is_taken_over(&world).await);
-    for target in 10..SPANS {
-        let stop = stop_event(target, end);
-        world.take(&receiver, "/v1/events/stop", &stop).await;
-    }
-    world.until_complete(SPANS).await;
-    for target in 0..SPANS {
-        let billed = world.billed(&format!("instance-{target}"));
-        assert_eq!(billed, i128::from(end - start), "{target}");
-    }
+    let receiver = world.ready_receiver().await;
+    assert_is_taken_over(&world).await;
+    stop_and_bill(&world, &receiver, 10, start, end).await;
 }

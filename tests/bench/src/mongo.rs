@@ -28,7 +28,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server.
     pub(crate) async fn start() -> Result<Self> {
-        eprintln!("mongod: {}", find()?);
+        eprintln!("mongod: {}", find()?.display());
         let parent = target_dir().join("bench");
         std::fs::create_dir_all(&parent).with_context(|| format!("making {}", parent.display()))?;
         let folder = TempDir::with_prefix_in("mongod-", &parent).context("a data folder")?;

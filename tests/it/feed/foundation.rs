@@ -1,18 +1,16 @@
 //! A foundation, a receiver, and the feed between them, for the tests.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use sampler_testkit::Program;
-use sampler_testkit::abacus::{Amounts, add_amounts};
 use sampler_testkit::cloud_foundry::{CLIENT, StandInCloudFoundry};
 use sampler_testkit::program::{CLI, Launch, binary};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::landscape::{Landscape, until_ready};
+use crate::landscape::Landscape;
 
 /// Events of the tests are older, unless they are to be left unread.
 const MIN_AGE: &str = "2s";
@@ -63,8 +61,7 @@ impl Foundation {
     pub(super) async fn unread(label: &str) -> Self {
         let world = Landscape::new(label).await;
         let receiver = world.receiver().env("SAMPLER_DIMENSION", "hour");
-        let receiver = receiver.start().await.unwrap();
-        until_ready(&world.http, &receiver).await;
+        let receiver = world.ready(receiver).await;
         let platform = StandInCloudFoundry::start().await.unwrap();
         platform.world().space("o", "s");
         Self {
@@ -155,15 +152,18 @@ impl Foundation {
         spans
     }
 
-    /// What Abacus counts, by instance and plan.
-    pub(super) fn billed(&self) -> BTreeMap<(String, String), Amounts> {
-        let mut billed: BTreeMap<(String, String), Amounts> = BTreeMap::new();
-        for counted in self.world.abacus.counted() {
-            let target = counted.usage.target();
-            let key = (target[5].to_owned(), target[4].to_owned());
-            add_amounts(billed.entry(key).or_default(), &counted.usage);
-        }
-        billed
+    /// What Abacus counts of a measure, by instance and plan: of the duration its sum, of others that of their products
+    /// with it.
+    pub(super) fn billed(&self, instance: &str, plan: &str, measure: &str) -> i128 {
+        let counted = self.world.abacus.counted();
+        let counted = counted.iter().map(|it| &it.usage);
+        let of_it = counted.filter(|it| it.resource_instance_id == instance && it.plan_id == plan);
+        let amounts = of_it.map(|usage| {
+            let quantity = usage.quantity(measure).and_then(Value::as_i64).unwrap();
+            let is_duration = measure == "duration";
+            usage.duration() * if is_duration { 1 } else { i128::from(quantity) }
+        });
+        amounts.sum()
     }
 }
 

@@ -1,23 +1,19 @@
 //! A stand-in for a Cloud Foundry: its UAA, and of its Cloud Controller what tells which apps, tasks and
 //! service instances run, and ran.
 //!
-//! Rows of usage events have an id from their insert, and are seen from their commit. Lists are by id, or
-//! with `order_by` by time; pages count rows. Rows can be pruned, and purged and reseeded. Faults can be
-//! ordered.
+//! Lists of usage events are by id, or with `order_by` by time; pages count rows. Rows can be pruned, and purged and
+//! reseeded. Faults can be ordered.
 
 mod server;
 mod state;
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result};
-use hyper::server::conn::http1;
-use tokio::net::TcpListener;
+use anyhow::Result;
 
 pub use state::{Events, World};
 
-use crate::serving::Serving;
+use crate::serving::{Serving, listen};
 use crate::uaa::{Discovery, StandInUaa};
 
 /// The client that sees everything, and its secret.
@@ -67,21 +63,15 @@ impl StandInCloudFoundry {
     pub async fn start() -> Result<Self> {
         let uaa = StandInUaa::start(Discovery::Root).await?;
         uaa.add_client(CLIENT.0, CLIENT.1, &[AUDITOR, "cloud_controller.read"]);
-        let listener = TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.context("listening")?;
-        let address = listener.local_addr().context("the address")?;
+        let (listener, base_url) = listen().await?;
         let shared = Arc::new(Shared {
-            base_url: format!("http://{address}"),
+            base_url,
             uaa: uaa.base_url(),
             world: Mutex::default(),
             faults: Mutex::default(),
             asked: Mutex::default(),
         });
-        let seen = Arc::clone(&shared);
-        let serving = Serving::start(listener, http1::Builder::new(), move |request| {
-            let answer = server::answer(&seen, &request);
-            std::future::ready(Ok::<_, Infallible>(answer))
-        })?;
+        let serving = Serving::start(listener, server::router(Arc::clone(&shared)))?;
         Ok(Self {
             uaa,
             shared,

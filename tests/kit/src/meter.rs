@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -14,8 +15,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+
+use crate::serving::{Serving, listen};
 
 /// What the stand-in promises.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,8 +36,6 @@ pub enum MeterFault {
     LosesAnswer,
     /// Nothing is done but this answer, with a body of text.
     Status(u16),
-    /// A login page with 200.
-    Page,
 }
 
 /// A post as it came.
@@ -77,27 +76,17 @@ struct Shared {
     books: Mutex<Books>,
 }
 
-/// The stand-in, on a port of its own. It ends when it is dropped.
+/// A running stand-in. It goes when this value goes.
 pub struct StandInMeter {
     shared: Arc<Shared>,
     base_url: String,
-    server: JoinHandle<()>,
-}
-
-impl Drop for StandInMeter {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
+    _serving: Serving,
 }
 
 impl StandInMeter {
     /// Starts on a free port of this machine.
-    ///
-    /// # Errors
-    /// If there is no port.
-    pub async fn start(options: MeterOptions) -> std::io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let base_url = format!("http://{}", listener.local_addr()?);
+    pub async fn start(options: MeterOptions) -> Result<Self> {
+        let (listener, base_url) = listen().await?;
         let shared = Arc::new(Shared {
             options,
             books: Mutex::default(),
@@ -107,14 +96,10 @@ impl StandInMeter {
             .route("/api/v2/events", get(find))
             .fallback(other)
             .with_state(Arc::clone(&shared));
-        let server = tokio::spawn(async move {
-            // It serves until it is aborted.
-            let _ = axum::serve(listener, router).await;
-        });
         Ok(Self {
             shared,
             base_url,
-            server,
+            _serving: Serving::start(listener, router)?,
         })
     }
 
@@ -224,22 +209,11 @@ async fn take(
     match fault {
         MeterFault::None if is_fit => StatusCode::NO_CONTENT.into_response(),
         MeterFault::None => StatusCode::BAD_REQUEST.into_response(),
-        fault => faulty(fault).await,
-    }
-}
-
-async fn faulty(fault: MeterFault) -> Response {
-    match fault {
-        MeterFault::Page => (
-            [("content-type", "text/html")],
-            "<!DOCTYPE html><title>Log in</title>",
-        )
-            .into_response(),
         MeterFault::Status(status) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
             (status, "a gateway says so").into_response()
         }
-        MeterFault::None | MeterFault::LosesAnswer => std::future::pending().await,
+        MeterFault::LosesAnswer => std::future::pending().await,
     }
 }
 

@@ -2,12 +2,9 @@
 
 mod database;
 mod find;
-mod folder;
-mod log;
 mod member;
 mod replica_set;
-mod uri;
 
 pub use database::TestDatabase;
-pub use find::{DB_URI_VARIABLE, Found, find};
+pub use find::{DB_URI_VARIABLE, find};
 pub use replica_set::{Options, ReplicaSet};

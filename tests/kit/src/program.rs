@@ -1,24 +1,39 @@
 //! The real programs as child processes.
 
-mod binaries;
-mod output;
-
+use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fs::File;
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use reqwest::Client;
 use serde_json::Value;
-
-pub use binaries::{BIN_DIR_VARIABLE, CLI, RECEIVER, WORKER, binary, build, built_dir};
-use output::Output;
+use tokio::sync::OnceCell;
 
 use crate::guard::Guarded;
-use crate::wait::{wait_until, within};
+use crate::{target_dir, wait_until, within, workspace_dir};
+
+/// The receiver's name.
+pub const RECEIVER: &str = "sampler-receiver";
+/// The worker's name.
+pub const WORKER: &str = "sampler-worker";
+/// The command line's name.
+pub const CLI: &str = "sampler";
+/// Names a folder that holds the programs; then nothing is built.
+pub const BIN_DIR_VARIABLE: &str = "SAMPLER_BIN_DIR";
+
+/// The folder with the programs, which are built once per process unless one is given.
+static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
+
+/// Older lines of a program are forgotten.
+const LINES_MAX: usize = 100_000;
+/// How many lines are shown when a program fails.
+const TAIL_LINES: usize = 40;
 
 /// How long a program may take until it listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(30);
@@ -28,6 +43,47 @@ const HEALTH_LIMIT: Duration = Duration::from_secs(2);
 const LOG_LIMIT: Duration = Duration::from_mins(1);
 /// The log line that says where a program listens, in its field `address`.
 const LISTENING: &str = "listening";
+
+/// The file of the program of that name.
+pub async fn binary(name: &str) -> Result<PathBuf> {
+    let folder = FOLDER.get_or_try_init(folder).await?;
+    let path = folder.join(name);
+    ensure!(path.is_file(), "{} is not there", path.display());
+    Ok(path)
+}
+
+async fn folder() -> Result<PathBuf> {
+    match std::env::var_os(BIN_DIR_VARIABLE) {
+        Some(folder) => Ok(workspace_dir().join(folder)),
+        None => tokio::task::spawn_blocking(build)
+            .await
+            .context("building the programs")?,
+    }
+}
+
+/// Builds the programs and the command line, and gives the folder that they are in. With the features
+/// of the whole workspace, as the tests and xtask are built: so nothing is built twice.
+pub fn build() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--workspace"]);
+    // On a terminal cargo shows how far it is: the first time takes minutes.
+    if !std::io::stderr().is_terminal() {
+        command.arg("--quiet");
+    }
+    for program in [RECEIVER, WORKER, CLI] {
+        command.args(["--bin", program]);
+    }
+    let status = command.current_dir(workspace_dir()).status();
+    let status = status.context("starting cargo")?;
+    ensure!(status.success(), "cargo build of the programs: {status}");
+    Ok(built_dir())
+}
+
+/// The folder in which cargo puts the programs that it builds.
+pub fn built_dir() -> PathBuf {
+    target_dir().join("debug")
+}
 
 /// What to start, and with what around it.
 #[derive(Clone, Debug)]
@@ -138,14 +194,9 @@ impl Program {
                 self.address = Some(address);
                 return Ok(());
             }
-            if let Some(code) = self.exit_code()
-                && self.output.has_ended()
-            {
-                bail!(
-                    "{} has ended with code {code}:\n{}",
-                    self.name,
-                    self.output.tail()
-                );
+            if let Some(code) = self.ended() {
+                let tail = self.output.tail();
+                bail!("{} has ended with code {code}:\n{tail}", self.name);
             }
             if begin.elapsed() > LISTEN_LIMIT {
                 bail!("{} does not listen:\n{}", self.name, self.output.tail());
@@ -235,19 +286,16 @@ impl Program {
         self.process().exit_code()
     }
 
+    /// The exit code, once it has ended and all that it has written is here.
+    fn ended(&self) -> Option<i32> {
+        self.exit_code().filter(|_| self.output.has_ended())
+    }
+
     /// Waits until it ends and all that it has written is here, and gives the exit code.
     pub async fn wait_exit(&self, limit: Duration) -> Result<i32> {
-        let begin = Instant::now();
-        loop {
-            if let Some(code) = self.exit_code()
-                && self.output.has_ended()
-            {
-                return Ok(code);
-            }
-            let rest = limit.checked_sub(begin.elapsed());
-            rest.with_context(|| format!("{} has not ended within {limit:?}", self.name))?;
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let end = format!("the end of {}", self.name);
+        within(&end, limit, async || self.ended().is_some()).await?;
+        self.ended().context("it has ended")
     }
 }
 
@@ -276,4 +324,85 @@ fn listening_address(line: &str) -> Option<String> {
         address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     }
     Some(address.to_string())
+}
+
+/// The lines that a program writes, which may be read while they come.
+#[derive(Clone, Debug)]
+struct Output {
+    collected: Arc<Mutex<Collected>>,
+}
+
+#[derive(Debug)]
+struct Collected {
+    lines: VecDeque<String>,
+    file: Option<File>,
+    /// Pipes that have not ended yet.
+    pipes: usize,
+}
+
+impl Output {
+    /// With a file that gets all lines too.
+    fn new(file: Option<&Path>) -> Result<Self> {
+        let create = |path: &Path| {
+            File::create(path).with_context(|| format!("creating {}", path.display()))
+        };
+        let file = file.map(create).transpose()?;
+        let collected = Collected {
+            lines: VecDeque::new(),
+            file,
+            pipes: 0,
+        };
+        Ok(Self {
+            collected: Arc::new(Mutex::new(collected)),
+        })
+    }
+
+    /// Collects from a pipe until it ends. A thread: pipes of child processes block.
+    fn follow(&self, pipe: Option<impl BufRead + Send + 'static>) {
+        let Some(pipe) = pipe else { return };
+        let output = self.clone();
+        self.collected().pipes += 1;
+        std::thread::spawn(move || {
+            for line in pipe.split(b'\n').map_while(Result::ok) {
+                output.push(String::from_utf8_lossy(&line).into_owned());
+            }
+            output.collected().pipes -= 1;
+        });
+    }
+
+    /// Whether all that was ever written is here.
+    fn has_ended(&self) -> bool {
+        self.collected().pipes == 0
+    }
+
+    fn push(&self, line: String) {
+        let mut collected = self.collected();
+        if let Some(file) = &mut collected.file {
+            let _ = writeln!(file, "{line}");
+        }
+        if collected.lines.len() >= LINES_MAX {
+            collected.lines.pop_front();
+        }
+        collected.lines.push_back(line);
+    }
+
+    fn collected(&self) -> MutexGuard<'_, Collected> {
+        self.collected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.collected().lines.iter().cloned().collect()
+    }
+
+    /// The first thing that `pick` finds in a line.
+    fn find<T>(&self, pick: impl Fn(&str) -> Option<T>) -> Option<T> {
+        self.collected().lines.iter().find_map(|line| pick(line))
+    }
+
+    fn tail(&self) -> String {
+        let lines = self.lines();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
 }

@@ -1,59 +1,57 @@
 //! Serving HTTP on a port of this machine, for stand-ins that can go away and come back.
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hyper::body::{Body, Incoming};
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
+use tower::ServiceExt;
 
-/// Begins to serve.
-type Begin = Box<dyn Fn(TcpListener) -> JoinHandle<()> + Send + Sync>;
+/// Marks an answer in whose place the connection is closed.
+#[derive(Clone, Copy)]
+struct Lost;
+
+/// No answer: the connection is closed.
+pub(crate) fn lost() -> Response {
+    let mut response = Response::new(Body::empty());
+    response.extensions_mut().insert(Lost);
+    response
+}
+
+/// A listener on a free port, and the URL of its root.
+pub(crate) async fn listen() -> Result<(TcpListener, String)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.context("listening")?;
+    let address = listener.local_addr().context("the address")?;
+    Ok((listener, format!("http://{address}")))
+}
 
 /// A port that is served. That ends when this value goes.
 pub(crate) struct Serving {
-    pub(crate) address: SocketAddr,
-    begin: Begin,
+    address: SocketAddr,
+    router: Router,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Serving {
-    /// Answers all requests on the runtime that is running. Where there is no answer, the connection is
-    /// closed without one.
-    pub(crate) fn start<H, F, B, E>(
-        listener: TcpListener,
-        connections: http1::Builder,
-        answer: H,
-    ) -> Result<Self>
-    where
-        H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
-        F: Future<Output = Result<Response<B>, E>> + Send + 'static,
-        B: Body + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-        E: Into<Box<dyn Error + Send + Sync>> + 'static,
-    {
+    /// Answers all requests on the runtime that is running.
+    pub(crate) fn start(listener: TcpListener, router: Router) -> Result<Self> {
         let address = listener.local_addr().context("the address")?;
-        let serve = move |stream: TcpStream| {
-            let _ = stream.set_nodelay(true);
-            let service = service_fn(answer.clone());
-            let connection = connections.serve_connection(TokioIo::new(stream), service);
-            // An error is a client that has gone, or a connection that is to be lost on purpose.
-            async move { drop(connection.await) }
-        };
-        let begin: Begin = Box::new(move |listener| tokio::spawn(accept(listener, serve.clone())));
-        let task = Mutex::new(Some(begin(listener)));
+        let task = tokio::spawn(accept(listener, router.clone()));
         Ok(Self {
             address,
-            begin,
-            task,
+            router,
+            task: Mutex::new(Some(task)),
         })
     }
 
@@ -74,7 +72,7 @@ impl Serving {
         self.go_away().await;
         let listener = TcpListener::bind(self.address).await;
         let listener = listener.context("taking the port again")?;
-        self.replace(Some((self.begin)(listener)));
+        self.replace(Some(tokio::spawn(accept(listener, self.router.clone()))));
         Ok(())
     }
 
@@ -93,17 +91,35 @@ impl Drop for Serving {
 }
 
 /// Serves until it is aborted, and all connections with it.
-async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
+async fn accept(listener: TcpListener, router: Router) {
     let mut connections = JoinSet::new();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => _ = connections.spawn(serve(stream)),
+            Ok((stream, _)) => _ = connections.spawn(serve(stream, router.clone())),
             // Out of file descriptors, most likely: let some connections end.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
         while connections.try_join_next().is_some() {}
     }
+}
+
+async fn serve(stream: TcpStream, router: Router) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answer = router.clone().oneshot(request);
+        async move {
+            let answer = answer.await.unwrap_or_else(|never| match never {});
+            let is_lost = answer.extensions().get::<Lost>().is_some();
+            // hyper closes the connection where the service fails.
+            if is_lost {
+                Err("lost on purpose")
+            } else {
+                Ok(answer)
+            }
+        }
+    });
+    // An error is a client that has gone, or a connection that is to be lost on purpose.
+    let _ = http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }

@@ -1,4 +1,4 @@
-//! Certificates of an authority of our own, and TLS in front of what speaks without.
+//! Certificates of authorities of our own, and TLS in front of what speaks without.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,29 +13,12 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// An authority that only configured clients trust. Its certificates are valid until 2120, for 127.0.0.1 and localhost.
-#[derive(Clone, Copy, Debug)]
-pub enum Authority {
-    Ours,
-    Theirs,
-}
-
-impl Authority {
-    /// The file of its own certificate.
-    pub fn certificate(self) -> PathBuf {
-        self.issued("ca")
-    }
-
-    /// The file of a certificate that it has issued, for a `server` or a `client`. It holds the key, too, as MongoDB
-    /// wants it.
-    pub fn issued(self, name: &str) -> PathBuf {
-        let folder = match self {
-            Self::Ours => "ours",
-            Self::Theirs => "theirs",
-        };
-        let certificates = Path::new(env!("CARGO_MANIFEST_DIR")).join("certificates");
-        certificates.join(folder).join(name).with_extension("pem")
-    }
+/// The file of a certificate: of an `authority` that only configured clients trust, of `another-authority`, or that the
+/// first has issued for a `server` or a `client` on 127.0.0.1 and localhost. These hold the key, too, as MongoDB wants it.
+/// All are valid until 2120.
+pub fn certificate(name: &str) -> PathBuf {
+    let certificates = Path::new(env!("CARGO_MANIFEST_DIR")).join("certificates");
+    certificates.join(name).with_extension("pem")
 }
 
 /// Speaks TLS on a port of its own, and passes on what it hears. It goes when this value goes.

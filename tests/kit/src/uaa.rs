@@ -3,22 +3,53 @@
 
 mod key;
 mod server;
-mod state;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use hyper::server::conn::http1;
-use serde_json::Value;
-use tokio::net::TcpListener;
+use anyhow::Result;
+use serde_json::{Value, json};
 
-use crate::serving::Serving;
+use crate::now_millis;
+use crate::serving::{Serving, listen};
 
 pub use key::SigningKey;
-use server::answer;
-use state::State;
-pub use state::{Discovery, Offer, Trouble};
+use server::router;
+
+/// What follows the address of a UAA in the name of its issuer.
+const ISSUER: &str = "/oauth/token";
+
+/// How the stand-in says where everything is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discovery {
+    /// As `token_endpoint` at `/v2/info`.
+    Info,
+    /// In the links of the root, as newer Cloud Foundries do.
+    Root,
+    /// In the links of the root, where only the login server is named.
+    Login,
+}
+
+/// What the stand-in can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Where everything is.
+    Discovery,
+    Token,
+    Keys,
+}
+
+/// What can go wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Every answer is of this status.
+    Status(u16),
+    /// There is no answer.
+    Hang,
+    /// Answers are not what they should be.
+    Nonsense,
+}
 
 /// A running stand-in. It goes when this value goes.
 pub struct StandInUaa {
@@ -54,17 +85,12 @@ impl Shared {
 impl StandInUaa {
     /// Starts serving on the runtime that is running, with one RSA key.
     pub async fn start(discovery: Discovery) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.context("listening")?;
-        let address = listener.local_addr().context("the address")?;
+        let (listener, base_url) = listen().await?;
         let shared = Arc::new(Shared {
-            base_url: format!("http://{address}"),
+            base_url,
             state: Mutex::new(State::new(discovery)?),
         });
-        let seen = Arc::clone(&shared);
-        let serving = Serving::start(listener, http1::Builder::new(), move |request| {
-            answer(Arc::clone(&seen), request)
-        })?;
+        let serving = Serving::start(listener, router(Arc::clone(&shared)))?;
         Ok(Self { shared, serving })
     }
 
@@ -128,20 +154,9 @@ impl StandInUaa {
 
     /// Signs with a new key from now on. The old ones are still shown.
     pub fn rotate(&self) -> Result<()> {
-        let key = self.make_key()?;
-        self.sign_with(key);
-        Ok(())
-    }
-
-    /// Makes a key that nobody knows yet. That takes a while.
-    pub fn make_key(&self) -> Result<SigningKey> {
-        let name = self.shared.state().next_key_name();
-        SigningKey::rsa(&name)
-    }
-
-    /// Signs with this key from now on, and shows it beside the older ones.
-    pub fn sign_with(&self, key: SigningKey) {
+        let key = SigningKey::rsa(&format!("key-{}", crate::unique()))?;
         self.shared.state().keys.push(key);
+        Ok(())
     }
 
     /// Shows only the newest key from now on.
@@ -195,5 +210,108 @@ impl StandInUaa {
     /// Serves again after [`StandInUaa::go_away`], on the same port.
     pub async fn come_back(&self) -> Result<()> {
         self.serving.come_back().await
+    }
+}
+
+/// What the stand-in knows, and what it was asked.
+#[derive(Debug)]
+struct State {
+    discovery: Discovery,
+    /// The address it gives as its own, where that is another.
+    known_as: Option<String>,
+    /// What follows its address in the name of its issuer; it does not name one without.
+    issuer: Option<String>,
+    /// The last one signs.
+    keys: Vec<SigningKey>,
+    /// Ids, secrets and scopes.
+    clients: Vec<(String, String, Vec<String>)>,
+    life: Duration,
+    fixed: Option<String>,
+    trouble: Option<Trouble>,
+    asked: Vec<Offer>,
+    given_out: Vec<String>,
+    wanted: Vec<(String, String)>,
+}
+
+impl State {
+    fn new(discovery: Discovery) -> Result<Self> {
+        Ok(Self {
+            discovery,
+            known_as: None,
+            issuer: Some(ISSUER.to_owned()),
+            keys: vec![SigningKey::rsa("key-1")?],
+            clients: Vec::new(),
+            life: Duration::from_mins(10),
+            fixed: None,
+            trouble: None,
+            asked: Vec::new(),
+            given_out: Vec::new(),
+            wanted: Vec::new(),
+        })
+    }
+
+    /// Claims as UAA writes them. Its audiences are the scopes without their last parts, and the
+    /// client.
+    fn claims(&self, issuer: &str, client: &str, scopes: &[&str]) -> Value {
+        let now = now_millis() / 1000;
+        let life = i64::try_from(self.life.as_secs()).unwrap_or(i64::MAX);
+        let resources = scopes.iter().filter_map(|scope| scope.rsplit_once('.'));
+        let mut audiences: BTreeSet<&str> = resources.map(|(resource, _)| resource).collect();
+        audiences.insert(client);
+        json!({
+            "jti": format!("{}", self.given_out.len()),
+            "sub": client,
+            "authorities": scopes,
+            "scope": scopes,
+            "client_id": client,
+            "cid": client,
+            "azp": client,
+            "grant_type": "client_credentials",
+            "rev_sig": "9fcb4d37",
+            "iat": now,
+            "exp": now + life,
+            "iss": issuer,
+            "zid": "uaa",
+            "aud": audiences,
+        })
+    }
+
+    fn sign(&self, claims: &Value) -> String {
+        let key = self.keys.last().expect("there is always a key");
+        let header = json!({ "alg": "RS256", "typ": "JWT", "kid": key.id() });
+        key.token("RS256", &header.to_string(), &claims.to_string())
+    }
+
+    fn jwks(&self) -> Value {
+        let keys: Vec<Value> = self.keys.iter().map(SigningKey::jwk).collect();
+        json!({ "keys": keys })
+    }
+
+    /// The answer to a client: the status and the document.
+    fn grant(&mut self, issuer: &str, id: &str, secret: &str, wanted: &str) -> (u16, Value) {
+        self.wanted.push((id.to_owned(), wanted.to_owned()));
+        let known = |client: &&(String, String, Vec<String>)| client.0 == id && client.1 == secret;
+        let Some((_, _, scopes)) = self.clients.iter().find(known) else {
+            return (401, json!({ "error": "unauthorized" }));
+        };
+        let all = scopes.clone();
+        let mut wanted: Vec<&str> = wanted.split_whitespace().collect();
+        if wanted.iter().any(|scope| !all.iter().any(|it| it == scope)) {
+            return (400, json!({ "error": "invalid_scope" }));
+        }
+        // Who asks for none gets all.
+        if wanted.is_empty() {
+            wanted = all.iter().map(String::as_str).collect();
+        }
+        let claims = self.claims(issuer, id, &wanted);
+        let token = self.fixed.clone().unwrap_or_else(|| self.sign(&claims));
+        self.given_out.push(token.clone());
+        let answer = json!({
+            "access_token": token,
+            "token_type": "bearer",
+            "expires_in": self.life.as_secs(),
+            "scope": wanted.join(" "),
+        });
+        (200, answer)
     }
 }

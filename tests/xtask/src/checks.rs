@@ -72,7 +72,7 @@ async fn start_server() -> Result<Option<ReplicaSet>> {
         eprintln!("==> mongod: the one that {DB_URI_VARIABLE} names");
         return Ok(None);
     }
-    eprintln!("==> mongod: {}", find()?);
+    eprintln!("==> mongod: {}", find()?.display());
     ReplicaSet::start(Options::single()).await.map(Some)
 }
 

@@ -7,7 +7,7 @@ use sampler_domain::{Contract, Granularity};
 use sampler_settings::{Of, Settings};
 use secrecy::ExposeSecret;
 
-use crate::{COLLECTOR, Variable, assert_each, receiver, worker};
+use crate::{COLLECTOR, Variable, assert_each, assert_told, receiver, worker};
 
 #[test]
 fn a_setting_is_there_once_and_is_described() {
@@ -156,6 +156,21 @@ fn an_upstream_needs_what_keeps_usages_from_counting_twice() {
             (&[cloud, url, forever], ""),
         ],
     );
+    // Values that cannot be used are named, and do not stand in for what is missing.
+    for (name, value) in [
+        (url.0, "localhost"),
+        (url.0, "http://user:s3cr3t@host/x"),
+        (day.0, "soon"),
+        (day.0, "4000d"),
+        (find.0, "{id}"),
+        (find.0, "https://meter/x"),
+        ("SAMPLER_UPSTREAM_TYPE", " "),
+    ] {
+        let text = worker(&[cloud, url, forever, (name, value)]).unwrap_err();
+        assert_told(&text, &[&format!("  {name} ")]);
+    }
+    // With Abacus, what is set for the other upstream counts for nothing.
+    worker(&[day]).unwrap();
     let contract = worker(&[cloud, url, day, find]).unwrap().contract();
     assert!(matches!(contract, Contract::Forgets(memory) if memory.horizon == 86_400_000));
 }

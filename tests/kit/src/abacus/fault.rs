@@ -81,11 +81,6 @@ impl Fault {
         Self::new(FaultKind::Hang)
     }
 
-    /// [`FaultKind::Delay`].
-    pub fn delay(latency: Duration) -> Self {
-        Self::new(FaultKind::Delay(latency))
-    }
-
     /// [`FaultKind::LoseAnswer`].
     pub fn lose_answer() -> Self {
         Self::new(FaultKind::LoseAnswer)

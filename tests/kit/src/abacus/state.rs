@@ -7,37 +7,19 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::fault::Faults;
-use super::schema::{Refusal, Usage};
+use super::usage::{Refusal, Usage};
 use super::{Keep, Options};
 
 /// A day in ms.
 const DAY: i64 = 86_400_000;
 
-/// What became of a post.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Counted,
-    /// It was counted before and does not count again.
-    Repeat,
-    /// 202 was said, but it does not count, for this reason.
-    PutAside(String),
-    /// It was refused, or failed because of a fault.
-    NotTaken,
-}
-
 /// A usage as it was posted.
 #[derive(Clone, Debug)]
 pub struct Post {
-    /// When, ms since epoch.
-    pub at: i64,
     /// The bytes of the body.
     pub body: Bytes,
     /// The `traceparent` header.
     pub traceparent: Option<String>,
-    /// The answer; `None` if none was given.
-    pub status: Option<u16>,
-    /// What became of it.
-    pub outcome: Outcome,
 }
 
 impl Post {
@@ -50,8 +32,6 @@ impl Post {
 /// A usage that counts.
 #[derive(Clone, Debug)]
 pub struct Counted {
-    /// When it was posted first, ms since epoch.
-    pub at: i64,
     /// What it says.
     pub usage: Arc<Usage>,
 }
@@ -76,16 +56,6 @@ pub(super) enum Reply {
     Unauthorized,
 }
 
-impl Reply {
-    fn status(&self) -> u16 {
-        match self {
-            Self::Accepted { .. } => 202,
-            Self::Refused(_) => 400,
-            Self::Unauthorized => 401,
-        }
-    }
-}
-
 /// Decides whether a token is good.
 pub(super) type TokenCheck = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
@@ -94,15 +64,18 @@ pub(super) struct State {
     /// Which tokens are good, where not all are.
     pub(super) token_check: Option<TokenCheck>,
     pub(super) faults: Faults,
-    posts: Vec<Post>,
+    /// By how many ms the dates of answers are ahead.
+    pub(super) dates_ahead: i64,
+    pub(super) posts: Vec<Post>,
     documents: Vec<Document>,
     seen: HashSet<Key>,
     /// The last number of a `Location`.
     numbers: usize,
-    questions: usize,
+    /// How often a document was asked for.
+    pub(super) questions: usize,
     mapped: HashSet<String>,
-    post_count: u64,
-    counted_count: u64,
+    pub(super) post_count: u64,
+    pub(super) counted_count: u64,
 }
 
 /// A post before it is judged.
@@ -120,6 +93,7 @@ impl State {
             options,
             token_check: None,
             faults: Faults::default(),
+            dates_ahead: 0,
             posts: Vec::new(),
             documents: Vec::new(),
             seen: HashSet::new(),
@@ -132,27 +106,22 @@ impl State {
     }
 
     /// Notes a post that failed because of a fault.
-    pub(super) fn turn_away(&mut self, incoming: Incoming, status: Option<u16>) {
-        self.record(incoming, status, Outcome::NotTaken);
+    pub(super) fn turn_away(&mut self, incoming: Incoming) {
+        self.record(incoming);
     }
 
-    /// Judges a post. `aside`: it is to be set aside in any case. `answered`: the answer gets through.
-    pub(super) fn take(
-        &mut self,
-        incoming: Incoming,
-        aside: Option<String>,
-        answered: bool,
-    ) -> Reply {
+    /// Judges a post. `aside`: it is to be set aside in any case.
+    pub(super) fn take(&mut self, incoming: Incoming, aside: Option<String>) -> Reply {
         if self.options.keep == Keep::Count {
             self.post_count += 1;
             self.counted_count += 1;
             return Reply::Accepted { document: 0 };
         }
-        let (reply, outcome) = match self.parse(&incoming) {
+        let reply = match self.parse(&incoming) {
             Ok(usage) => self.judge(usage, incoming.at, aside),
-            Err(reply) => (reply, Outcome::NotTaken),
+            Err(reply) => reply,
         };
-        self.record(incoming, answered.then_some(reply.status()), outcome);
+        self.record(incoming);
         reply
     }
 
@@ -170,56 +139,36 @@ impl State {
         Usage::parse(&incoming.body).map_err(Reply::Refused)
     }
 
-    fn judge(&mut self, usage: Usage, at: i64, aside: Option<String>) -> (Reply, Outcome) {
+    fn judge(&mut self, usage: Usage, at: i64, aside: Option<String>) -> Reply {
+        self.numbers += 1;
+        let document = self.numbers;
         let key = key(&usage);
         if self.seen.contains(&key) {
             // Abacus passes over what it recognises: under this Location there never is anything.
-            let document = self.next_number();
-            return (Reply::Accepted { document }, Outcome::Repeat);
+            return Reply::Accepted { document };
         }
         let error = aside.or_else(|| reason_to_put_aside(&usage, at));
-        let document = self.next_number();
-        let outcome = if let Some(reason) = &error {
-            Outcome::PutAside(reason.clone())
-        } else {
+        if error.is_none() {
             self.seen.insert(key);
             self.counted_count += 1;
-            Outcome::Counted
-        };
+        }
         self.documents.push(Document {
             number: document,
             at,
             usage: Arc::new(usage),
             error,
         });
-        (Reply::Accepted { document }, outcome)
+        Reply::Accepted { document }
     }
 
-    fn next_number(&mut self) -> usize {
-        self.numbers += 1;
-        self.numbers
-    }
-
-    /// Notes that a document was asked for.
-    pub(super) fn note_question(&mut self) {
-        self.questions += 1;
-    }
-
-    pub(super) fn questions(&self) -> usize {
-        self.questions
-    }
-
-    fn record(&mut self, incoming: Incoming, status: Option<u16>, outcome: Outcome) {
+    fn record(&mut self, incoming: Incoming) {
         self.post_count += 1;
         if self.options.keep == Keep::Count {
             return;
         }
         self.posts.push(Post {
-            at: incoming.at,
             body: incoming.body,
             traceparent: incoming.traceparent,
-            status,
-            outcome,
         });
     }
 
@@ -244,25 +193,12 @@ impl State {
         self.mapped.insert(part.to_owned())
     }
 
-    pub(super) fn posts(&self) -> Vec<Post> {
-        self.posts.clone()
-    }
-
-    pub(super) fn post_count(&self) -> u64 {
-        self.post_count
-    }
-
-    pub(super) fn counted_count(&self) -> u64 {
-        self.counted_count
-    }
-
     pub(super) fn counted(&self) -> impl Iterator<Item = Counted> + '_ {
         let counts = self
             .documents
             .iter()
             .filter(|document| document.error.is_none());
         counts.map(|document| Counted {
-            at: document.at,
             usage: Arc::clone(&document.usage),
         })
     }

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
 
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use hyper::{Request, Response};
+use futures_util::stream;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
@@ -28,99 +30,53 @@ const SCOPES: [&str; 3] = [
     "cloud_controller.global_auditor",
 ];
 
-/// A body that may break off in the middle.
-pub(super) struct Reply {
-    rest: Option<Bytes>,
-    length: u64,
-    is_cut: bool,
+/// What is asked for.
+type Asked = BTreeMap<String, String>;
+
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    Router::new().fallback(answer).with_state(shared)
 }
 
-impl Body for Reply {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let frame = match self.rest.take() {
-            Some(bytes) if self.is_cut => Some(Ok(Frame::data(bytes.slice(..bytes.len() / 2)))),
-            Some(bytes) => Some(Ok(Frame::data(bytes))),
-            None if self.is_cut => Some(Err(io::Error::other("cut"))),
-            None => None,
-        };
-        Poll::Ready(frame)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.length)
-    }
+fn error(status: u16, code: u32, title: &str, detail: &str) -> Response {
+    let error = json!({ "code": code, "title": title, "detail": detail });
+    let status = StatusCode::from_u16(status).unwrap_or_default();
+    (status, Json(json!({ "errors": [error] }))).into_response()
 }
 
-/// What is answered.
-struct Answer {
-    status: u16,
-    media_type: &'static str,
-    body: String,
-    retry_after: Option<u64>,
-    is_cut: bool,
+fn unknown() -> Response {
+    error(404, 10_000, "CF-NotFound", "Unknown request")
 }
 
-impl Answer {
-    fn json(status: u16, body: &Value) -> Self {
-        Self {
-            status,
-            media_type: "application/json; charset=utf-8",
-            body: body.to_string(),
-            retry_after: None,
-            is_cut: false,
-        }
-    }
-
-    fn error(status: u16, code: u32, title: &str, detail: &str) -> Self {
-        let error = json!({ "code": code, "title": title, "detail": detail });
-        Self::json(status, &json!({ "errors": [error] }))
-    }
-
-    fn not_found() -> Self {
-        Self::error(404, 10_010, "CF-ResourceNotFound", "Usage event not found")
-    }
-
-    fn unprocessable(detail: &str) -> Self {
-        Self::error(422, 10_008, "CF-UnprocessableEntity", detail)
-    }
+fn unprocessable(detail: &str) -> Response {
+    error(422, 10_008, "CF-UnprocessableEntity", detail)
 }
 
-pub(super) fn answer(shared: &Shared, request: &Request<Incoming>) -> Response<Reply> {
-    response(answer_of(shared, request))
+fn expired() -> Response {
+    error(401, 1_000, "CF-InvalidAuthToken", "Invalid Auth Token")
 }
 
-fn response(answer: Answer) -> Response<Reply> {
-    let mut builder = Response::builder()
-        .status(answer.status)
-        .header(CONTENT_TYPE, answer.media_type);
-    if let Some(seconds) = answer.retry_after {
-        builder = builder.header(RETRY_AFTER, seconds);
-    }
-    let body = Reply {
-        length: answer.body.len() as u64,
-        rest: Some(Bytes::from(answer.body)),
-        is_cut: answer.is_cut,
-    };
-    builder.body(body).expect("its parts are well-formed")
+/// A document whose second half never comes.
+fn cut(document: &Value) -> Response {
+    let mut half = document.to_string();
+    let length = half.len();
+    half.truncate(length / 2);
+    let parts = [Ok(half), Err(io::Error::other("cut"))];
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (CONTENT_LENGTH, length.into()),
+    ];
+    (headers, Body::from_stream(stream::iter(parts))).into_response()
 }
 
-fn answer_of(shared: &Shared, request: &Request<Incoming>) -> Answer {
-    let path = request.uri().path();
-    if path == "/" {
+async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap) -> Response {
+    if uri.path() == "/" {
         let links = json!({ "uaa": { "href": shared.uaa }, "self": { "href": shared.base_url } });
-        return Answer::json(200, &json!({ "links": links }));
+        return Json(json!({ "links": links })).into_response();
     }
-    if !path.starts_with("/v3/") {
-        return Answer::error(404, 10_000, "CF-NotFound", "Unknown request");
+    if !uri.path().starts_with("/v3/") {
+        return unknown();
     }
-    let asked = request.uri().path_and_query().map(ToString::to_string);
-    locked(&shared.asked).extend(asked);
+    locked(&shared.asked).push(uri.to_string());
     let fault = {
         let mut faults = locked(&shared.faults);
         (!faults.is_empty()).then(|| faults.remove(0))
@@ -128,46 +84,37 @@ fn answer_of(shared: &Shared, request: &Request<Incoming>) -> Answer {
     match fault {
         Some(Fault::RateLimit(seconds)) => {
             let detail = "Rate limit exceeded";
-            let answer = Answer::error(429, 10_013, "CF-RateLimitExceeded", detail);
-            return Answer {
-                media_type: "text/plain; charset=utf-8",
-                retry_after: Some(seconds),
-                ..answer
-            };
+            let mut answer = error(429, 10_013, "CF-RateLimitExceeded", detail);
+            let text = HeaderValue::from_static("text/plain; charset=utf-8");
+            answer.headers_mut().insert(CONTENT_TYPE, text);
+            answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+            return answer;
         }
         Some(Fault::Gateway(status)) => {
-            return Answer {
-                status,
-                media_type: "text/html",
-                body: "<html><body>Bad gateway</body></html>".to_owned(),
-                retry_after: None,
-                is_cut: false,
-            };
+            let status = StatusCode::from_u16(status).unwrap_or_default();
+            let page = "<html><body>Bad gateway</body></html>";
+            return (status, [(CONTENT_TYPE, "text/html")], page).into_response();
         }
         Some(Fault::Expired) => return expired(),
         Some(Fault::Forbidden) => {
             let detail = "You are not authorized to perform the requested action";
-            return Answer::error(403, 10_003, "CF-NotAuthorized", detail);
+            return error(403, 10_003, "CF-NotAuthorized", detail);
         }
         Some(Fault::Cut | Fault::Twice) | None => {}
     }
-    let Some(header) = request.headers().get(AUTHORIZATION) else {
-        return Answer::error(401, 10_002, "CF-NotAuthenticated", "Authentication error");
+    let Some(header) = headers.get(AUTHORIZATION) else {
+        return error(401, 10_002, "CF-NotAuthenticated", "Authentication error");
     };
-    let header = header.to_str().unwrap_or_default();
-    let Some(sees_all) = sees_all(header) else {
+    let Some(sees_all) = sees_all(header.to_str().unwrap_or_default()) else {
         return expired();
     };
     let is_twice = fault == Some(Fault::Twice);
-    let answer = resource(shared, path, request.uri().query(), sees_all, is_twice);
-    Answer {
-        is_cut: fault == Some(Fault::Cut),
-        ..answer
+    let query = parameters(uri.query().unwrap_or_default());
+    match resource(&shared, uri.path(), &query, sees_all, is_twice) {
+        Ok(document) if fault == Some(Fault::Cut) => cut(&document),
+        Ok(document) => Json(document).into_response(),
+        Err(refused) => refused,
     }
-}
-
-fn expired() -> Answer {
-    Answer::error(401, 1_000, "CF-InvalidAuthToken", "Invalid Auth Token")
 }
 
 /// Whether a token sees all usage events; `None` if it is not valid any more.
@@ -183,14 +130,14 @@ fn sees_all(header: &str) -> Option<bool> {
     Some(scopes.into_iter().any(|scope| SCOPES.contains(&scope)))
 }
 
+#[expect(clippy::result_large_err, reason = "an answer is an answer")]
 fn resource(
     shared: &Shared,
     path: &str,
-    query: Option<&str>,
+    query: &Asked,
     sees_all: bool,
     is_twice: bool,
-) -> Answer {
-    let query = parameters(query.unwrap_or_default());
+) -> Result<Value, Response> {
     let events = match path {
         _ if path.starts_with("/v3/app_usage_events") => Some(Events::Apps),
         _ if path.starts_with("/v3/service_usage_events") => Some(Events::Services),
@@ -210,61 +157,61 @@ fn resource(
         (None, _) => &["page", "per_page"],
     };
     if let Some(name) = query.keys().find(|name| !known.contains(&name.as_str())) {
-        return Answer::unprocessable(&format!("Unknown query parameter(s): '{name}'"));
+        return Err(unprocessable(&format!(
+            "Unknown query parameter(s): '{name}'"
+        )));
     }
     let world = locked(&shared.world);
-    let (rows, included) = match events {
-        Some(events) => {
-            let mut rows: Vec<&Row> = world.rows(events).iter().collect();
-            rows.retain(|row| row.is_seen && sees_all);
-            rows.sort_by_key(|row| row.id);
-            if let Some(guid) = path.split('/').nth(3) {
-                let found = rows.iter().find(|row| row.guid == guid);
-                return found
-                    .map_or_else(Answer::not_found, |row| Answer::json(200, &row.document));
-            }
-            if let Some(after) = query.get("after_guid") {
-                let Some(after) = rows.iter().find(|row| row.guid == *after) else {
-                    return Answer::unprocessable(
-                        "After guid filter must be a valid usage event guid.",
-                    );
-                };
-                let id = after.id;
-                rows.retain(|row| row.id > id);
-            }
-            if query.contains_key("order_by") {
-                rows.sort_by_key(|row| (row.at / 1_000, row.guid.clone()));
-            }
-            let rows = rows.into_iter().map(|row| row.document.clone());
-            (rows.collect(), None)
-        }
-        None => match world.list(path, &query) {
-            Some(rows) => (
-                rows,
-                (path == "/v3/service_instances").then(|| world.included()),
-            ),
-            None => return Answer::error(404, 10_000, "CF-NotFound", "Unknown request"),
-        },
+    if let (Some(events), Some(guid)) = (events, path.split('/').nth(3)) {
+        let found = world.rows(events).iter().find(|row| row.guid == guid);
+        let none = || error(404, 10_010, "CF-ResourceNotFound", "Usage event not found");
+        return found.map(|row| row.document.clone()).ok_or_else(none);
+    }
+    let rows = match events {
+        Some(_) if !sees_all => Vec::new(),
+        Some(events) => usage_events(world.rows(events), query)?,
+        None => world.list(path, query).ok_or_else(unknown)?,
     };
+    let included = (path == "/v3/service_instances").then(|| world.included());
     let most = world.rows_per_page.unwrap_or(PER_PAGE_MAX);
     drop(world);
-    page(shared, path, &query, (rows, included), (most, is_twice))
+    page(shared, path, query, (rows, included), (most, is_twice))
 }
 
+/// Usage events, all or those behind another one.
+#[expect(clippy::result_large_err, reason = "an answer is an answer")]
+fn usage_events(rows: &[Row], query: &Asked) -> Result<Vec<Value>, Response> {
+    let mut rows: Vec<&Row> = rows.iter().collect();
+    rows.sort_by_key(|row| row.id);
+    if let Some(after) = query.get("after_guid") {
+        let Some(after) = rows.iter().find(|row| row.guid == *after) else {
+            let detail = "After guid filter must be a valid usage event guid.";
+            return Err(unprocessable(detail));
+        };
+        let id = after.id;
+        rows.retain(|row| row.id > id);
+    }
+    if query.contains_key("order_by") {
+        rows.sort_by_key(|row| (row.at / 1_000, row.guid.clone()));
+    }
+    Ok(rows.into_iter().map(|row| row.document.clone()).collect())
+}
+
+#[expect(clippy::result_large_err, reason = "an answer is an answer")]
 fn page(
     shared: &Shared,
     path: &str,
-    query: &BTreeMap<String, String>,
+    query: &Asked,
     (rows, included): (Vec<Value>, Option<Value>),
     (most, is_twice): (usize, bool),
-) -> Answer {
+) -> Result<Value, Response> {
     let number = |name: &str, default: usize| {
         let text = query.get(name);
         text.map_or(Some(default), |text| text.parse().ok())
     };
     let (page, per_page) = (number("page", 1), number("per_page", PER_PAGE));
     let (Some(page @ 1..), Some(per_page @ 1..=PER_PAGE_MAX)) = (page, per_page) else {
-        return Answer::unprocessable("Per page must be between 1 and 5000");
+        return Err(unprocessable("Per page must be between 1 and 5000"));
     };
     let per_page = per_page.min(most);
     let pages = rows.len().div_ceil(per_page).max(1);
@@ -290,19 +237,17 @@ fn page(
     if let Some(included) = included {
         document["included"] = included;
     }
-    Answer::json(200, &document)
+    Ok(document)
 }
 
-fn parameters(query: &str) -> BTreeMap<String, String> {
+fn parameters(query: &str) -> Asked {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
         percent_decode_str(&text).decode_utf8_lossy().into_owned()
     };
-    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let pairs = query.split_terminator('&');
+    let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     pairs
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(name), decode(value))
-        })
+        .map(|(name, value)| (decode(name), decode(value)))
         .collect()
 }

@@ -20,8 +20,6 @@ pub(super) struct Row {
     /// In ms since epoch; shown in whole seconds.
     pub(super) at: i64,
     pub(super) document: Value,
-    /// Whether its transaction is committed.
-    pub(super) is_seen: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -69,8 +67,6 @@ pub struct World {
     instances: BTreeMap<String, Service>,
     /// The present names of plans, by GUID.
     names: BTreeMap<String, String>,
-    /// Whether the next rows wait for their commit.
-    holds: bool,
     /// How many rows a page has at most, so that small lists have several.
     pub rows_per_page: Option<usize>,
 }
@@ -88,24 +84,6 @@ impl World {
 
     fn organization(&self, space: &str) -> &str {
         self.spaces.get(space).map_or("", String::as_str)
-    }
-
-    /// Rows are not seen until [`World::commit`], though they have their ids.
-    pub fn hold(&mut self) {
-        self.holds = true;
-    }
-
-    /// All rows are seen.
-    pub fn commit(&mut self) {
-        self.holds = false;
-        for row in self.apps.iter_mut().chain(&mut self.services) {
-            row.is_seen = true;
-        }
-    }
-
-    /// How many rows a table has.
-    pub fn count(&self, events: Events) -> usize {
-        self.rows(events).len()
     }
 
     pub(super) fn rows(&self, events: Events) -> &[Row] {
@@ -127,7 +105,6 @@ impl World {
             guid,
             at,
             document,
-            is_seen: !self.holds,
         };
         match events {
             Events::Apps => self.apps.push(row),

@@ -1,13 +1,12 @@
 //! A fresh database for each test.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use tokio::sync::OnceCell;
 
 use super::find::{DB_URI_VARIABLE, find};
 use super::replica_set::{Options, ReplicaSet};
-use super::uri::with_database;
 use crate::unique;
 
 /// MongoDB lets the name of a database be 63 bytes long.
@@ -103,7 +102,7 @@ fn drop_database(uri: &str, name: &str) {
 }
 
 async fn start_shared() -> Result<ReplicaSet> {
-    eprintln!("mongod: {}", find()?);
+    eprintln!("mongod: {}", find()?.display());
     ReplicaSet::start(Options::single()).await
 }
 
@@ -124,4 +123,43 @@ fn database_name(label: &str) -> String {
     let mut name: String = format!("t{}_{label}", unique()).chars().map(fits).collect();
     name.truncate(NAME_MAX);
     name
+}
+
+/// The same connection string with another database in its path. It is taken apart only as far as needed: it may name
+/// several hosts, which URL parsers do not know.
+fn with_database(uri: &str, database: &str) -> Result<String> {
+    let Some((scheme, rest)) = uri.split_once("://") else {
+        bail!("not a connection string")
+    };
+    let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (hosts, path) = before.split_once('/').unwrap_or((before, ""));
+    let mut options: Vec<String> = query.split_terminator('&').map(str::to_owned).collect();
+    // Without this, a user would be looked for in the new database.
+    if hosts.contains('@') && !query.contains("authSource=") {
+        let users = if path.is_empty() { "admin" } else { path };
+        options.push(format!("authSource={users}"));
+    }
+    let separator = if options.is_empty() { "" } else { "?" };
+    let options = options.join("&");
+    Ok(format!("{scheme}://{hosts}/{database}{separator}{options}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn puts_a_database_into_a_connection_string() {
+        for (old, new) in [
+            ("a:1", "a:1/new"),
+            ("a:1,b:2/old?w=1", "a:1,b:2/new?w=1"),
+            ("u:p@a/?tls=true", "u:p@a/new?tls=true&authSource=admin"),
+            ("u:p@a/old", "u:p@a/new?authSource=old"),
+            ("u:p@a/old?authSource=x", "u:p@a/new?authSource=x"),
+        ] {
+            let put = with_database(&format!("mongodb://{old}"), "new").unwrap();
+            assert_eq!(put, format!("mongodb://{new}"));
+        }
+        assert!(with_database("a:1", "new").is_err());
+    }
 }

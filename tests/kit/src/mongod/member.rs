@@ -11,8 +11,8 @@ use mongodb::Client;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{ClientOptions, ServerAddress};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
-use super::log::{listening_port, tail};
 use crate::guard::Guarded;
 
 /// How long a server may take until it listens. Generous: it may have to recover its journal.
@@ -21,6 +21,9 @@ const START_LIMIT: Duration = Duration::from_mins(1);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// How long one command to one member may take to find its way.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
+
+/// The message in a server's log that names its port.
+const WAITING_FOR_CONNECTIONS: &str = "Waiting for connections";
 
 /// What stays the same when a member is started again.
 #[derive(Clone, Debug)]
@@ -154,6 +157,28 @@ async fn wait_for_port(process: &mut Guarded, log: &Path) -> Result<u16> {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// The port that the server listens on, once it does. Its log has one JSON document per line.
+fn listening_port(log: &Path) -> Option<u16> {
+    let text = fs::read_to_string(log).ok()?;
+    // Parsing is slow and the log long, so most lines are skipped by their text.
+    let lines = text
+        .lines()
+        .filter(|line| line.contains(WAITING_FOR_CONNECTIONS));
+    let mut ports = lines.filter_map(|line| {
+        let entry: Value = serde_json::from_str(line).ok()?;
+        let port = entry["attr"]["port"].as_u64()?;
+        port.try_into().ok()
+    });
+    ports.next_back()
+}
+
+/// The last lines of a log, for an error message.
+fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(15)..].join("\n")
 }
 
 /// A client that talks to this one server, whatever state it is in.

@@ -1,18 +1,19 @@
 //! Replica sets of one or three members, whose members can be killed, frozen and started again.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use mongodb::bson::{Document, doc};
 use nix::sys::signal::Signal;
+use nix::sys::statvfs::statvfs;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 use super::find::find;
-use super::folder::parent;
 use super::member::{Member, MemberOptions, command, is_primary, patient_command};
-use crate::wait::within;
+use crate::within;
 
 const SET_NAME: &str = "rs0";
 /// How long a set may take to have a primary.
@@ -23,6 +24,13 @@ const ELECTION_TIMEOUT_MILLIS: i32 = 2_000;
 const RECONFIG_ATTEMPTS: usize = 5;
 /// The server's code for "there is no replica set yet".
 const NOT_YET_INITIALIZED: i32 = 94;
+
+/// The folder in memory that Linux has.
+const IN_MEMORY: &str = "/dev/shm";
+
+/// What must be free there, and of the machine's memory, in bytes: all tests together leave about half of
+/// it on the server that they share.
+const ROOM: u64 = 8 << 30;
 
 /// What kind of set to start.
 #[derive(Clone, Debug)]
@@ -100,7 +108,7 @@ impl ReplicaSet {
             matches!(options.members, 1 | 3),
             "a set has one or three members"
         );
-        let binary = find()?.path;
+        let binary = find()?;
         let temporary = match &options.folder {
             Some(_) => None,
             None => Some(
@@ -245,6 +253,42 @@ impl ReplicaSet {
 
 fn member_folder(folder: &Path, number: usize) -> PathBuf {
     folder.join(format!("member-{number}"))
+}
+
+/// A folder in memory if there is room. Each write waits until it is on the disk, so tests wait for the
+/// disk most of their time; and no test switches off the machine, which is all that a disk is for.
+fn parent() -> PathBuf {
+    let memory = Path::new(IN_MEMORY);
+    if is_roomy(memory) {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+fn is_roomy(memory: &Path) -> bool {
+    let of_machine = fs::read_to_string("/proc/meminfo");
+    let of_machine = of_machine.ok().and_then(|text| available(&text));
+    let free = free(memory).zip(of_machine);
+    free.is_some_and(|(there, of_machine)| there.min(of_machine) >= ROOM)
+}
+
+/// What is free in the file system of a folder, in bytes.
+#[allow(
+    clippy::useless_conversion,
+    reason = "not every system counts in 64 bits"
+)]
+fn free(folder: &Path) -> Option<u64> {
+    let found = statvfs(folder).ok()?;
+    Some(u64::from(found.blocks_available()) * u64::from(found.fragment_size()))
+}
+
+/// The memory that programs can have, in bytes.
+fn available(meminfo: &str) -> Option<u64> {
+    let mut lines = meminfo.lines();
+    let kilobytes = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = kilobytes.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
 }
 
 /// Makes new servers a set; gives the members of an old set their new addresses.

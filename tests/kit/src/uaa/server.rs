@@ -1,38 +1,34 @@
 //! The stand-in as an HTTP server.
 
-use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
 
+use axum::extract::State;
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::{Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::state::{Discovery, Offer, Trouble};
-
-/// Larger bodies are no requests for tokens.
-const BODY_MAX: usize = 10_000;
+use super::{Discovery, Offer, Shared, Trouble};
 
 /// UAA describes itself a second time, below its issuer.
 const OF_TOKENS: &str = "/oauth/token/.well-known/openid-configuration";
 
-pub(super) async fn answer(
-    shared: Arc<Shared>,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (parts, body) = request.into_parts();
-    let body = Limited::new(body, BODY_MAX).collect().await;
-    let body = body
-        .map(http_body_util::Collected::to_bytes)
-        .unwrap_or_default();
-    let offer = match parts.uri.path() {
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    Router::new().fallback(answer).with_state(shared)
+}
+
+async fn answer(
+    State(shared): State<Arc<Shared>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: String,
+) -> (StatusCode, Json<Value>) {
+    let offer = match uri.path() {
         "/oauth/token" => Offer::Token,
         "/token_keys" => Offer::Keys,
         _ => Offer::Discovery,
@@ -46,18 +42,15 @@ pub(super) async fn answer(
         Some(Trouble::Hang) => pending().await,
         Some(Trouble::Status(status)) => (status, json!({ "error": "server_error" })),
         Some(Trouble::Nonsense) => (200, json!(["nonsense"])),
-        None => match (offer, &parts.method) {
-            (Offer::Token, &Method::POST) => token(&shared, &parts.headers, &body),
+        None => match (offer, &method) {
+            (Offer::Token, &Method::POST) => token(&shared, &headers, &body),
             (Offer::Keys, &Method::GET) => (200, shared.state().jwks()),
-            (Offer::Discovery, &Method::GET) => discovery(&shared, parts.uri.path()),
+            (Offer::Discovery, &Method::GET) => discovery(&shared, uri.path()),
             _ => (405, json!({})),
         },
     };
-    let mut response = Response::new(Full::new(Bytes::from(document.to_string())));
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, json);
-    Ok(response)
+    let status = StatusCode::from_u16(status).unwrap_or_default();
+    (status, Json(document))
 }
 
 fn discovery(shared: &Shared, path: &str) -> (u16, Value) {
@@ -83,8 +76,7 @@ fn discovery(shared: &Shared, path: &str) -> (u16, Value) {
     }
 }
 
-fn token(shared: &Shared, headers: &HeaderMap, body: &[u8]) -> (u16, Value) {
-    let body = String::from_utf8_lossy(body);
+fn token(shared: &Shared, headers: &HeaderMap, body: &str) -> (u16, Value) {
     let field = |name: &str| {
         let value = body.split('&').find_map(|pair| pair.strip_prefix(name));
         let value = value.and_then(|value| value.strip_prefix('='))?;

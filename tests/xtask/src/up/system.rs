@@ -223,7 +223,7 @@ async fn database_server(folder: &Path) -> Result<(Option<ReplicaSet>, String)> 
         eprintln!("mongod: the one that {DB_URI_VARIABLE} names");
         return Ok((None, uri));
     }
-    eprintln!("mongod: {}", find()?);
+    eprintln!("mongod: {}", find()?.display());
     let folder = Some(folder.join("mongod"));
     let options = SetOptions {
         folder,
