@@ -14,8 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use memchr::memchr3_iter;
+use sampler_domain::ClientId;
+use sampler_service::security::Grant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+
+use crate::reading::AT_ONCE;
 
 /// How long a request waits for its turn.
 const WAIT: Duration = Duration::from_secs(5);
@@ -25,8 +29,8 @@ const WAIT: Duration = Duration::from_secs(5);
 const READ_WAIT: Duration = Duration::from_secs(7);
 const SUM_WAIT: Duration = Duration::from_secs(14);
 
-/// A request that weighs more is large.
-const LARGE_REQUEST: usize = 32 << 10;
+/// A request that weighs more is large: it waits before it is parsed.
+pub(crate) const LARGE_REQUEST: usize = 32 << 10;
 
 /// The least weight of a request, and the weight of each value in its JSON: about the memory they take.
 const REQUEST_WEIGHT: usize = 1 << 10;
@@ -40,8 +44,12 @@ const CLIENTS_IDLE: usize = 1_000;
 pub(crate) struct Client(u64);
 
 impl Client {
-    /// The client with this name: that of its token, or else the resource that it reports.
-    pub(crate) fn named(name: &str) -> Self {
+    /// The client of a request: that of its token, or else who reports this resource.
+    pub(crate) fn of(grant: &Grant, resource: &str) -> Self {
+        Self::named(grant.client().map_or(resource, ClientId::as_str))
+    }
+
+    fn named(name: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         Self(hasher.finish())
@@ -67,49 +75,26 @@ pub(crate) enum Kind {
     Body,
 }
 
-impl Kind {
-    const ALL: [Self; 10] = [
-        Self::Start,
-        Self::Stop,
-        Self::BatchStart,
-        Self::BatchStop,
-        Self::Large,
-        Self::Mapping,
-        Self::Act,
-        Self::Read,
-        Self::Sum,
-        Self::Body,
-    ];
-
-    const fn wait(self) -> Duration {
-        match self {
-            Self::Read => READ_WAIT,
-            Self::Sum => SUM_WAIT,
-            _ => WAIT,
-        }
-    }
-
-    /// How many permits there are, and the weight for which a request needs one of them.
-    const fn limits(self) -> (usize, usize) {
-        match self {
-            // The 384 of one client keep all commands of a group busy while the next ones gather.
-            Self::Start | Self::Stop | Self::BatchStop => (3 * 384, usize::MAX),
-            // Those of one client are twice what all commands hold, so that the next commands are full when they are
-            // sent; all together fill the queue of the store behind them.
-            Self::BatchStart => (3 * 2_048, 6 << 10),
-            Self::Large => (64, 64 << 10),
-            // Each is three calls to another service.
-            Self::Mapping => (32, usize::MAX),
-            Self::Act => (8, usize::MAX),
-            // Each holds a connection.
-            Self::Read => (2, usize::MAX),
-            // Each keeps a processor of the database busy.
-            Self::Sum => (1, usize::MAX),
-            // A third is a batch of the largest size, and what it was decompressed from.
-            Self::Body => (18 << 10, 1 << 10),
-        }
-    }
-}
+/// The permits of each kind, the weight for which a request needs one of them, and how long a request waits.
+const LIMITS: [(Kind, usize, usize, Duration); 10] = [
+    // The 384 of one client keep all commands of a group busy while the next ones gather.
+    (Kind::Start, 3 * 384, usize::MAX, WAIT),
+    (Kind::Stop, 3 * 384, usize::MAX, WAIT),
+    // Those of one client are twice what all commands hold, so that the next commands are full when they are sent; all
+    // together fill the queue of the store behind them.
+    (Kind::BatchStart, 3 * 2_048, 6 << 10, WAIT),
+    (Kind::BatchStop, 3 * 384, usize::MAX, WAIT),
+    (Kind::Large, 64, 64 << 10, WAIT),
+    // Each is three calls to another service.
+    (Kind::Mapping, 32, usize::MAX, WAIT),
+    (Kind::Act, 8, usize::MAX, WAIT),
+    // Each holds a connection.
+    (Kind::Read, AT_ONCE as usize, usize::MAX, READ_WAIT),
+    // Each keeps a processor of the database busy.
+    (Kind::Sum, 1, usize::MAX, SUM_WAIT),
+    // A third is a batch of the largest size, and what it was decompressed from.
+    (Kind::Body, 18 << 10, 1 << 10, WAIT),
+];
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +116,7 @@ pub(crate) struct Turn {
 
 #[derive(Debug)]
 pub(crate) struct Admission {
-    queues: [Queue; Kind::ALL.len()],
+    queues: [Queue; LIMITS.len()],
     /// `MAX_INFLIGHT`, where that is set: of all events, batches and mappings, and of those that are no stops.
     in_flight: Option<[Arc<Semaphore>; 2]>,
 }
@@ -140,11 +125,9 @@ impl Admission {
     pub(crate) fn new(in_flight: Option<usize>) -> Self {
         // A quarter, rounded down, is for single stops.
         let limits = |all: usize| [all, (all - all / 4).max(1)];
-        let in_flight =
-            in_flight.map(|all| limits(all).map(|limit| Arc::new(Semaphore::new(limit))));
         Self {
-            queues: Kind::ALL.map(Queue::new),
-            in_flight,
+            queues: LIMITS.map(|(_, permits, unit, wait)| Queue::new(permits, unit, wait)),
+            in_flight: in_flight.map(|all| limits(all).map(|it| Arc::new(Semaphore::new(it)))),
         }
     }
 
@@ -153,9 +136,8 @@ impl Admission {
         let limits = self.in_flight.iter().flatten();
         let limits = limits.take(if is_stop { 1 } else { 2 });
         let permits = limits.map(|limit| Arc::clone(limit).try_acquire_owned());
-        permits
-            .collect::<Result<_, _>>()
-            .map_err(|_| TurnedAway::Limit)
+        let permits: Result<_, _> = permits.collect();
+        permits.map_err(|_| TurnedAway::Limit)
     }
 
     /// Waits until a request may be served. One that weighs more than all permits together is served alone.
@@ -167,40 +149,28 @@ impl Admission {
     ) -> Result<Turn, TurnedAway> {
         let queue = &self.queues[kind as usize];
         let _waiting = Arc::clone(&queue.waiting);
+        let (of_client, of_all) = queue.needed(weight);
         let turn = async {
-            let (of_client, of_all) = queue.needed(weight);
             Turn {
                 _of_client: acquire(queue.of(client), of_client).await,
                 _of_all: acquire(Arc::clone(&queue.all), of_all).await,
             }
         };
-        timeout(kind.wait(), turn)
-            .await
-            .map_err(|_| TurnedAway::Queue)
-    }
-
-    /// Waits until a large request may be parsed and served; nothing where it is not large.
-    pub(crate) async fn large_turn(
-        &self,
-        client: Client,
-        weight: usize,
-    ) -> Result<Option<Turn>, TurnedAway> {
-        if weight <= LARGE_REQUEST {
-            return Ok(None);
-        }
-        self.turn(Kind::Large, client, weight).await.map(Some)
+        let turn = timeout(queue.wait, turn).await;
+        turn.map_err(|_| TurnedAway::Queue)
     }
 
     /// Takes bytes of memory for a body, at once.
     pub(crate) fn hold(&self, client: Client, bytes: usize) -> Result<Turn, TurnedAway> {
         let queue = &self.queues[Kind::Body as usize];
         let (_, needed) = queue.needed(bytes);
-        let take = |permits: Arc<Semaphore>| permits.try_acquire_many_owned(needed);
-        let of_client = take(queue.of(client)).map_err(|_| TurnedAway::Memory)?;
-        let of_all = take(Arc::clone(&queue.all)).map_err(|_| TurnedAway::Memory)?;
+        let take = |permits: Arc<Semaphore>| {
+            let taken = permits.try_acquire_many_owned(needed);
+            taken.map_err(|_| TurnedAway::Memory)
+        };
         Ok(Turn {
-            _of_client: of_client,
-            _of_all: of_all,
+            _of_client: take(queue.of(client))?,
+            _of_all: take(Arc::clone(&queue.all))?,
         })
     }
 
@@ -214,7 +184,10 @@ impl Admission {
 /// The permits of a kind.
 #[derive(Debug)]
 struct Queue {
-    kind: Kind,
+    permits: usize,
+    /// The weight for which a request needs one permit.
+    unit: usize,
+    wait: Duration,
     all: Arc<Semaphore>,
     clients: Mutex<HashMap<Client, Arc<Semaphore>>>,
     /// Each request that waits holds a clone.
@@ -222,27 +195,27 @@ struct Queue {
 }
 
 impl Queue {
-    fn new(kind: Kind) -> Self {
+    fn new(permits: usize, unit: usize, wait: Duration) -> Self {
         Self {
-            kind,
-            all: Arc::new(Semaphore::new(kind.limits().0)),
+            permits,
+            unit,
+            wait,
+            all: Arc::new(Semaphore::new(permits)),
             clients: Mutex::default(),
             waiting: Arc::default(),
         }
     }
 
-    /// The permits that one client may hold: a third, but all where there are fewer than three.
+    /// The permits that one client may hold: a third, and at least one.
     fn share(&self) -> usize {
-        let (permits, _) = self.kind.limits();
-        (permits / 3).max(permits.min(2))
+        (self.permits / 3).max(1)
     }
 
     /// The permits of its client, and of all, that a request needs.
     fn needed(&self, weight: usize) -> (u32, u32) {
-        let (permits, unit) = self.kind.limits();
-        let needed = weight.div_ceil(unit).max(1);
+        let needed = weight.div_ceil(self.unit).max(1);
         let limited = |to: usize| u32::try_from(needed.min(to)).unwrap_or(u32::MAX);
-        (limited(self.share()), limited(permits))
+        (limited(self.share()), limited(self.permits))
     }
 
     fn of(&self, client: Client) -> Arc<Semaphore> {
@@ -295,18 +268,18 @@ mod tests {
     #[tokio::test]
     async fn a_client_holds_a_third_of_each_kind_and_what_it_gives_back_is_free_again() {
         let admission = Admission::new(None);
-        for kind in Kind::ALL {
-            let (permits, unit) = kind.limits();
+        for (index, (kind, permits, unit, _)) in LIMITS.into_iter().enumerate() {
+            assert_eq!(kind as usize, index);
             let take = |client| try_turn(&admission, kind, client, unit.min(2));
             for _ in 0..2 {
                 let held: Vec<_> = CLIENTS
                     .map(|client| std::iter::from_fn(|| take(client)).collect::<Vec<_>>())
                     .into();
                 let counts: Vec<_> = held.iter().map(Vec::len).collect();
-                let third = permits / 3;
                 let expected = match permits {
-                    1 | 2 => vec![permits, 0, 0],
-                    _ => vec![third; 3],
+                    1 => [1, 0, 0],
+                    2 => [1, 1, 0],
+                    _ => [permits / 3; 3],
                 };
                 assert_eq!(counts, expected, "{kind:?}");
             }

@@ -9,9 +9,9 @@ use flate2::read::MultiGzDecoder;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use sampler_service::problem::Problem;
 
-use crate::Receiver;
-use crate::admission::{Client, Turn};
-use crate::problems;
+use crate::Caller;
+use crate::admission::Turn;
+use crate::problems::{MALFORMED_JSON, PAYLOAD_TOO_LARGE, REQUEST_TIMEOUT, UNSUPPORTED_MEDIA_TYPE};
 
 /// Bytes that are decompressed at a time.
 const DECOMPRESSED_AT_A_TIME: usize = 8 << 10;
@@ -25,33 +25,15 @@ const SMALL_BODY: usize = 2 << 10;
 /// The media type of one event, one mapping or an operator's action.
 pub(crate) const JSON: &str = "application/json";
 
-/// The media type of JSON, one value a line.
-pub(crate) const NDJSON: &str = "application/x-ndjson";
-
-/// A body in memory, and the permits for that.
-pub(crate) struct Received {
-    bytes: Vec<u8>,
-    held: Vec<Turn>,
-}
-
-impl AsRef<[u8]> for Received {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// Reads the body of a request that is one event, one mapping or an action in JSON, up to `max` bytes.
-///
-/// # Errors
-/// 415 for another media type, and those of [`read_up_to`].
+/// Reads the body of a request that is one event, one mapping or an action in JSON, up to `max` bytes: 415 for another
+/// media type.
 pub(crate) async fn read(
     request: Request<Body>,
-    receiver: &Receiver,
-    client: Client,
+    caller: &Caller,
     max: usize,
 ) -> Result<Received, Problem> {
     media_type(request.headers(), &[JSON])?;
-    read_up_to(request, receiver, client, max).await
+    read_up_to(request, caller, max).await
 }
 
 /// Reads the body of a request, up to `max` bytes, and unpacks it.
@@ -61,26 +43,21 @@ pub(crate) async fn read(
 /// decompressed, 429 where the client's bodies take all the memory that it may have.
 pub(crate) async fn read_up_to(
     request: Request<Body>,
-    receiver: &Receiver,
-    client: Client,
+    caller: &Caller,
     max: usize,
 ) -> Result<Received, Problem> {
     let packed = is_gzip(request.headers())?;
-    let length = request.headers().get(header::CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let length = only(request.headers(), header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.parse().ok());
     if length.is_some_and(|length: u64| length > max as u64) {
         return Err(too_large(max));
     }
-    let receiving = Receiving {
-        receiver,
-        client,
-        max,
-    };
+    let receiving = Receiving { caller, max };
     let arriving = receiving.collect(request.into_body());
     let arrived = tokio::time::timeout(BODY_TIMEOUT, arriving).await;
     let arrived = arrived.unwrap_or_else(|_| {
         let detail = "The body did not arrive within the time allowed for it.";
-        Err(Problem::new(&problems::REQUEST_TIMEOUT, detail))
+        Err(Problem::new(&REQUEST_TIMEOUT, detail))
     })?;
     if packed {
         return receiving.unpack(&arrived.bytes);
@@ -88,11 +65,8 @@ pub(crate) async fn read_up_to(
     Ok(arrived)
 }
 
-/// Which of the media types that are accepted the body has. The one parameter of theirs that means
-/// anything is a charset.
-///
-/// # Errors
-/// 415 for any other, with a list of the accepted ones.
+/// Which of the media types that are accepted the body has: 415 for any other, with a list of these. The one
+/// parameter of theirs that means anything is a charset.
 pub(crate) fn media_type(
     headers: &HeaderMap,
     accepted: &[&'static str],
@@ -108,7 +82,7 @@ pub(crate) fn media_type(
         let any = if accepted.len() > 1 { "one of " } else { "" };
         let detail = format!("The body must be {any}{list}, in UTF-8, and say so in Content-Type.");
         let accept = HeaderValue::from_str(&list).expect("media types are plain words");
-        Problem::new(&problems::UNSUPPORTED_MEDIA_TYPE, detail).header(header::ACCEPT, accept)
+        Problem::new(&UNSUPPORTED_MEDIA_TYPE, detail).header(header::ACCEPT, accept)
     })
 }
 
@@ -133,31 +107,42 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
         return Ok(false);
     }
     let coding = only(headers, header::CONTENT_ENCODING);
-    let coding = coding.map(|coding| coding.trim().to_ascii_lowercase());
-    match coding.as_deref() {
+    match coding
+        .map(|coding| coding.trim().to_ascii_lowercase())
+        .as_deref()
+    {
         Some("gzip" | "x-gzip") => Ok(true),
         Some("identity" | "") => Ok(false),
         _ => {
             let detail = "The body's Content-Encoding must be gzip, or there must be none.";
-            Err(Problem::new(&problems::UNSUPPORTED_MEDIA_TYPE, detail)
+            Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, detail)
                 .header(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip")))
         }
     }
 }
 
+/// A body in memory, and the permits for that.
+#[derive(Default)]
+pub(crate) struct Received {
+    bytes: Vec<u8>,
+    held: Vec<Turn>,
+}
+
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// Where a body is received, for whom, and how many bytes it may have.
 struct Receiving<'r> {
-    receiver: &'r Receiver,
-    client: Client,
+    caller: &'r Caller,
     max: usize,
 }
 
 impl Receiving<'_> {
     async fn collect(&self, body: Body) -> Result<Received, Problem> {
-        let mut arrived = Received {
-            bytes: Vec::new(),
-            held: Vec::new(),
-        };
+        let mut arrived = Received::default();
         let mut body = Limited::new(body, self.max);
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| {
@@ -165,7 +150,7 @@ impl Receiving<'_> {
                     return too_large(self.max);
                 }
                 // JSON that ends early would be answered in the same way.
-                Problem::new(&problems::MALFORMED_JSON, "The body was cut short.")
+                Problem::new(&MALFORMED_JSON, "The body was cut short.")
             })?;
             // Trailers say nothing that counts.
             if let Ok(data) = frame.into_data() {
@@ -176,10 +161,7 @@ impl Receiving<'_> {
     }
 
     fn unpack(&self, packed: &[u8]) -> Result<Received, Problem> {
-        let mut unpacked = Received {
-            bytes: Vec::new(),
-            held: Vec::new(),
-        };
+        let mut unpacked = Received::default();
         let mut reader = MultiGzDecoder::new(packed);
         let mut buffer = [0; DECOMPRESSED_AT_A_TIME];
         loop {
@@ -187,7 +169,7 @@ impl Receiving<'_> {
             let read = reader.read(&mut buffer).map_err(|_| {
                 let detail =
                     "The body is not what its Content-Encoding says: it cannot be decompressed.";
-                Problem::new(&problems::MALFORMED_JSON, detail)
+                Problem::new(&MALFORMED_JSON, detail)
             })?;
             if read == 0 {
                 return Ok(unpacked);
@@ -206,9 +188,10 @@ impl Receiving<'_> {
             let wanted = (2 * capacity).min(self.max).max(length);
             if wanted > SMALL_BODY {
                 let free = if capacity > SMALL_BODY { capacity } else { 0 };
-                let more = self.receiver.admission.hold(self.client, wanted - free);
-                body.held
-                    .push(more.map_err(|reason| self.receiver.turned_away(reason))?);
+                let Caller { receiver, .. } = self.caller;
+                let more = receiver.admission.hold(self.caller.client(), wanted - free);
+                let more = more.map_err(|reason| receiver.turned_away(reason));
+                body.held.push(more?);
             }
             body.bytes.reserve_exact(wanted - body.bytes.len());
         }
@@ -219,5 +202,5 @@ impl Receiving<'_> {
 
 pub(crate) fn too_large(max: usize) -> Problem {
     let detail = format!("The body is larger than {max} bytes, compressed or decompressed.");
-    Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
+    Problem::new(&PAYLOAD_TOO_LARGE, detail)
 }

@@ -8,11 +8,12 @@ use percent_encoding::percent_decode_str;
 use sampler_api as api;
 use sampler_api::EventType;
 use sampler_api::given::Object;
-use sampler_domain::{EventId, Id, Timestamp};
+use sampler_domain::{Id, IdError, Timestamp};
 use sampler_service::problem::FieldError;
 
+use crate::body::JSON;
 use crate::event::Given;
-use crate::json::Errors;
+use crate::json::{Errors, MISSING};
 
 /// The beginning of the names of attributes' headers.
 const PREFIX: &str = "ce-";
@@ -25,11 +26,10 @@ pub(crate) struct Attributes<'r>(&'r HeaderMap);
 pub(crate) fn structured(given: api::CloudEvent) -> Given {
     let mut errors = Errors::default();
     if given.data_base64.is_some() {
-        let detail = "It is not supported: the fields must be JSON, in data.";
-        errors.wrong("data_base64", detail);
+        errors.wrong("data_base64", "The fields must be JSON, in data.");
     }
     if given.datacontenttype.is_some_and(|it| !is_json(&it)) {
-        errors.wrong("datacontenttype", "It must be application/json.");
+        errors.wrong("datacontenttype", "The type must be application/json.");
     }
     let attribute = |name: &str| {
         let given = match name {
@@ -39,13 +39,16 @@ pub(crate) fn structured(given: api::CloudEvent) -> Given {
             "id" => &given.id,
             _ => &given.time,
         };
-        given.clone().ok_or("It is missing.")
+        given.clone().ok_or(MISSING)
     };
-    let mut head = head(attribute, |name, detail| errors.wrong(name, detail));
+    let head = head(attribute, |name, detail| errors.wrong(name, detail));
     let data = errors.required("data", given.data);
-    errors.within = Some("data");
-    head.data = data.map(|Object(data)| data);
-    Given { errors, ..head }
+    Given {
+        data: data.map(|Object(data)| data),
+        within: Some("data"),
+        errors,
+        ..head
+    }
 }
 
 impl<'r> Attributes<'r> {
@@ -62,12 +65,11 @@ impl<'r> Attributes<'r> {
 
     /// The event with this data.
     pub(crate) fn with(self, data: api::Event) -> Given {
-        let mut list = Vec::new();
+        let mut errors = Errors::default();
         let head = head(
             |name| self.get(name),
-            |name, detail| list.push(FieldError::of_header(format!("{PREFIX}{name}"), detail)),
+            |name, detail| errors.add(FieldError::of_header(format!("{PREFIX}{name}"), detail)),
         );
-        let errors = Errors { within: None, list };
         Given {
             data: Some(data),
             errors,
@@ -79,14 +81,14 @@ impl<'r> Attributes<'r> {
     fn get(self, name: &str) -> Result<String, &'static str> {
         let mut values = self.0.get_all(format!("{PREFIX}{name}")).iter();
         let (value, second) = (values.next(), values.next());
-        let value = value.ok_or("It is missing.")?;
+        let value = value.ok_or("The header is missing.")?;
         if second.is_some() {
-            return Err("It must be given once.");
+            return Err("The header must be given once.");
         }
-        let text = str::from_utf8(value.as_bytes()).map_err(|_| "It must be UTF-8.")?;
+        let text = str::from_utf8(value.as_bytes()).map_err(|_| "The value must be UTF-8.")?;
         let text = unquoted(text.trim());
         let decoded = percent_decode_str(&text).decode_utf8();
-        let wrong = "It must be UTF-8 once it is percent-decoded.";
+        let wrong = "The value must be UTF-8 once it is percent-decoded.";
         Ok(decoded.map_err(|_| wrong)?.into_owned())
     }
 }
@@ -109,7 +111,7 @@ fn unquoted(text: &str) -> String {
 
 fn is_json(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or(media_type);
-    essence.trim().eq_ignore_ascii_case("application/json")
+    essence.trim().eq_ignore_ascii_case(JSON)
 }
 
 /// The kind of event that a `type` names.
@@ -118,53 +120,50 @@ pub(crate) fn kind_of(text: &str) -> Option<EventType> {
     EventType::from_name(name)
 }
 
-/// The kind, the id and the time of an event. `attribute` gives an attribute, or says what is wrong with it.
+/// The kind, the id and the time of an event. `attribute` gives an attribute, or says what is wrong with it;
+/// `wrong` takes what is wrong.
 fn head(
     attribute: impl Fn(&str) -> Result<String, &'static str>,
     mut wrong: impl FnMut(&str, String),
 ) -> Given {
-    let mut read = |name: &str, check: &dyn Fn(&str) -> Option<String>| {
-        let text = attribute(name).map_err(str::to_owned);
-        let checked = text.and_then(|text| check(&text).map_or(Ok(text), Err));
-        checked.map_err(|detail| wrong(name, detail)).ok()
-    };
-    let unless = |is_right: bool, detail: &str| (!is_right).then(|| detail.to_owned());
-    let id = |text: &str| Id::new(text).err().map(|error| format!("It {error}."));
-    read("specversion", &|text| {
-        unless(text == "1.0", "It must be \"1.0\".")
+    let given = |name: &str| attribute(name).map_err(str::to_owned);
+    let checked = |error: IdError| format!("The value {error}.");
+    let version = given("specversion").and_then(|text| match &*text {
+        "1.0" => Ok(()),
+        _ => Err("The value must be \"1.0\".".to_owned()),
     });
-    let kind = read("type", &|text| {
-        let detail = "It must end in \".start\", \".stop\" or \".update\".";
-        unless(kind_of(text).is_some(), detail)
+    let kind = given("type").and_then(|text| {
+        let expected = "The value must end in \".start\", \".stop\" or \".update\".";
+        kind_of(&text).ok_or(expected.to_owned())
     });
-    let source = read("source", &id);
-    let own_id = read("id", &|text| {
-        let joined = || Some(joined(source.as_deref()?, text).is_some());
-        let detail = "Together with source it must be at most 1023 bytes long.";
-        id(text).or_else(|| unless(joined().unwrap_or(true), detail))
+    let source = given("source").and_then(|text| Id::new(text).map_err(checked));
+    let id = given("id").and_then(|text| {
+        let id = Id::new(text).map_err(checked)?;
+        // Two sources may give the same id to different events.
+        let joined = source.as_ref().ok().map(|source| Id::joined(source, &id));
+        let expected = "The value must be at most 1023 bytes long, together with source.";
+        joined.transpose().map_err(|_| expected.to_owned())
     });
-    let time = read("time", &|text| {
-        let detail = "It must be a time as in RFC 3339, from 1970 to 9999.";
-        unless(time_of(text).is_some(), detail)
+    let time = given("time").and_then(|text| {
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        let time = Timestamp::from_text(&text).filter(|_| !is_number);
+        time.ok_or("The value must be RFC 3339, from 1970 to 9999.".to_owned())
     });
-    Given {
-        kind: kind.and_then(|text| kind_of(&text)),
-        id: source
-            .zip(own_id)
-            .and_then(|(source, id)| joined(&source, &id)),
-        timestamp: time.and_then(|text| time_of(&text)),
-        data: None,
-        errors: Errors::default(),
+    for (name, error) in [
+        ("specversion", version.as_ref().err()),
+        ("type", kind.as_ref().err()),
+        ("source", source.as_ref().err()),
+        ("id", id.as_ref().err()),
+        ("time", time.as_ref().err()),
+    ] {
+        if let Some(detail) = error {
+            wrong(name, detail.clone());
+        }
     }
-}
-
-/// Two sources may give the same id to different events.
-fn joined(source: &str, id: &str) -> Option<EventId> {
-    Id::joined(&Id::new(source).ok()?, &Id::new(id).ok()?).ok()
-}
-
-/// A time as in RFC 3339. A number is none.
-fn time_of(text: &str) -> Option<Timestamp> {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    Timestamp::from_text(text).filter(|_| !is_number)
+    Given {
+        kind: kind.ok(),
+        id: id.ok().flatten(),
+        timestamp: time.ok(),
+        ..Given::default()
+    }
 }

@@ -1,43 +1,47 @@
-//! The control of operators.
+//! The control of operators, and the backlog: spans that wait for the workers.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::Request;
 use sampler_api as api;
-use sampler_domain::{Control, ControllerSettings, Id, Percent, SamplingControl, StartRates};
-use sampler_service::problem::{Pointer, Problem};
-use sampler_service::security::Grant;
-use sampler_store::KeptControl;
-use serde_json::{Value, to_value};
+use sampler_domain::{
+    Control, ControllerSettings, Granularity, Id, Percent, SamplingControl, StartRates, Timestamp,
+};
+use sampler_service::problem::Problem;
+use sampler_settings::millis;
+use sampler_steering::MonthClose;
+use sampler_store::{Backlog, BacklogQuery, KeptControl, StoreError};
+use serde_json::to_value;
 
+use crate::Caller;
 use crate::Receiver;
-use crate::acts::{IfMatch, NewAuditRecord, stale};
+use crate::acts::{IfMatch, stale};
 use crate::failures::Task;
 use crate::json::Errors;
 use crate::openapi::IfMatchParams;
-use crate::parameters::Parameters;
 use crate::reading::{Tagged, tagged};
 
 /// The address of what is set.
 const SUBJECT: &str = "/v1/control";
+
+/// The age at which a count that took no time is old, ms. A worker counts every 2 s.
+const OLD: i64 = 3_000;
+
+/// A worker waits 20 times as long as a count took.
+const OLD_BY_COST: i64 = 21;
 
 #[utoipa::path(
     get, path = "/v1/control", operation_id = "get_control", tag = "Operating",
     summary = "The control of operators",
     responses((status = 200, description = "The control as it is set now.", body = api::Control)),
 )]
-pub(crate) async fn get(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    parameters: Parameters,
-) -> Result<Tagged<api::Control>, Problem> {
-    grant.require_admin()?;
-    parameters.finish()?;
-    let _turn = receiver.admit_reading(&grant).await?;
-    let kept = receiver.control().await?;
+pub(crate) async fn get(caller: Caller) -> Result<Tagged<api::Control>, Problem> {
+    caller.grant.require_admin()?;
+    caller.parameters().finish()?;
+    let _turn = caller.admit_reading().await?;
+    let kept = caller.receiver.control().await?;
     Ok(tagged(api::Control::from(&kept.control), kept.version))
 }
 
@@ -50,32 +54,45 @@ pub(crate) async fn get(
     responses((status = 200, description = "The control as it is now.", body = api::Control)),
 )]
 pub(crate) async fn put(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    parameters: Parameters,
+    caller: Caller,
     request: Request<Body>,
 ) -> Result<Tagged<api::Control>, Problem> {
-    grant.require_admin()?;
-    parameters.finish()?;
+    caller.grant.require_admin()?;
+    caller.parameters().finish()?;
     let seen = IfMatch::of(request.headers())?;
-    let asked = receiver.admit_action(&grant, request, check).await?;
+    let asked = caller.admit_action(request, check).await?;
+    let receiver = &caller.receiver;
     let kept = receiver.control().await?;
     seen.require(kept.version)?;
-    let record = NewAuditRecord {
-        kind: "control.set",
-        subject: SUBJECT.to_owned(),
-        span: None,
-        reason: asked.reason,
-        before: record(&kept.control),
-        after: record(&asked.fields),
-    };
+    let control = api::Control::from(&asked.fields);
+    let states = [&api::Control::from(&kept.control), &control];
+    let states = states.map(|control| to_value(control).unwrap_or_default());
+    let record = caller.record("control.set", SUBJECT.to_owned(), asked.reason, states);
     let operating = &receiver.parts.operating;
     let setting = operating.set_control(&asked.fields, kept.version);
-    receiver.perform(&grant, record, setting, stale).await?;
+    caller.perform(record, setting, stale).await?;
     // This instance follows at once.
     receiver.steering.poll().await;
-    let control = api::Control::from(&asked.fields);
     Ok(tagged(control, kept.version.saturating_add(1)))
+}
+
+#[utoipa::path(
+    get, path = "/v1/backlog", operation_id = "get_backlog", tag = "Operating",
+    summary = "The backlog",
+    responses((status = 200, description = "The backlog, counted a few seconds ago.", body = api::Backlog)),
+)]
+pub(crate) async fn backlog(caller: Caller) -> Result<Json<api::Backlog>, Problem> {
+    caller.grant.require_read_everything()?;
+    caller.parameters().finish()?;
+    let _turn = caller.admit_reading().await?;
+    let receiver = &caller.receiver;
+    let backlog = receiver.backlog().await;
+    let backlog = backlog.map_err(|failure| receiver.failed(Task::Read, &failure))?;
+    Ok(Json(shown(
+        &backlog,
+        receiver.parts.clock.now(),
+        receiver.month(),
+    )))
 }
 
 impl Receiver {
@@ -83,11 +100,51 @@ impl Receiver {
         let kept = self.parts.operating.control().await;
         kept.map_err(|failure| self.failed(Task::Read, &failure))
     }
+
+    pub(crate) fn month(&self) -> MonthClose {
+        MonthClose {
+            month_slack: millis(self.settings.month.month_slack),
+            stop_grace: self.policy.stop_grace,
+        }
+    }
+
+    /// The last count. If that is old, because no worker counts, the backlog is counted now.
+    async fn backlog(&self) -> Result<Backlog, StoreError> {
+        let operating = &self.parts.operating;
+        if let Some(published) = operating.published_backlog().await? {
+            let cost = published.value.cost.saturating_mul(OLD_BY_COST);
+            if published.age <= OLD.saturating_add(cost) {
+                return Ok(published.value);
+            }
+        }
+        let now = self.parts.clock.now();
+        let closing = self.month().closing(now);
+        operating
+            .count_backlog(&BacklogQuery { now, closing })
+            .await
+    }
 }
 
-/// The control in the audit trail.
-fn record(control: &Control) -> Value {
-    to_value(api::Control::from(control)).unwrap_or_default()
+fn shown(backlog: &Backlog, now: Timestamp, month: MonthClose) -> api::Backlog {
+    let running = month.closing(now).map(|closing| closing.end);
+    let closing = backlog.closing.filter(|left| Some(left.end) == running);
+    api::Backlog {
+        due: backlog.due,
+        oldest: backlog.oldest,
+        at_least: backlog.at_least,
+        suspended: backlog.suspended,
+        rate: rounded(backlog.rate),
+        closing: closing.map(|left| api::Closing {
+            month: Granularity::month_name(left.start),
+            left: left.spans,
+            closes_at: month.closes_at(left.end),
+        }),
+    }
+}
+
+/// To a hundredth: further digits of a rate mean nothing.
+fn rounded(rate: f64) -> f64 {
+    (rate * 100.0).round() / 100.0
 }
 
 /// The reason, and the control, whose values are checked. All members are there: one that was forgotten would be
@@ -114,40 +171,40 @@ fn check(given: api::Control, errors: &mut Errors) -> (String, Control) {
         },
         controller,
     };
+    let mut within = Errors::default();
     for (name, detail) in controller.errors() {
-        let at = |control: Pointer| control.field("controller").field(name);
-        errors.wrong_at(at, format!("It {detail}."));
+        within.wrong(name, format!("The value {detail}."));
     }
+    errors.nest("controller", within);
     (given.reason, control)
 }
 
 fn starts(given: api::StartRates, errors: &mut Errors) -> StartRates {
-    let within = |name| move |control: Pointer| control.field("starts").field(name);
-    let rate = percent(given.rate, errors, within("rate"));
-    if given.resources.len() > StartRates::RESOURCES_MAX {
-        let most = StartRates::RESOURCES_MAX;
-        errors.wrong_at(
-            within("resources"),
-            format!("It must have at most {most} fields."),
-        );
+    let (mut within, mut of_resources) = (Errors::default(), Errors::default());
+    let rate = percent("rate", given.rate, &mut within);
+    let most = StartRates::RESOURCES_MAX;
+    if given.resources.len() > most {
+        let detail = format!("The object must have at most {most} fields.");
+        within.wrong("resources", detail);
     }
     let mut resources = BTreeMap::new();
-    for (name, rate) in given.resources.into_iter().take(StartRates::RESOURCES_MAX) {
-        let at = |control| within("resources")(control).field(&name);
+    for (name, rate) in given.resources.into_iter().take(most) {
         if let Err(error) = Id::new(&*name) {
-            errors.wrong_at(at, format!("The id of a resource {error}."));
+            of_resources.wrong(&name, format!("The id of a resource {error}."));
         } else {
-            let rate = percent(rate, errors, at);
+            let rate = percent(&name, rate, &mut of_resources);
             resources.insert(name, rate);
         }
     }
+    within.nest("resources", of_resources);
+    errors.nest("starts", within);
     StartRates { rate, resources }
 }
 
 /// A percentage. A request with another number is refused.
-fn percent(given: f64, errors: &mut Errors, at: impl FnOnce(Pointer) -> Pointer) -> Percent {
+fn percent(name: &str, given: f64, errors: &mut Errors) -> Percent {
     Percent::new(given).unwrap_or_else(|error| {
-        errors.wrong_at(at, format!("It {error}."));
+        errors.wrong(name, format!("The value {error}."));
         Percent::ALL
     })
 }

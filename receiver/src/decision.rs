@@ -3,10 +3,10 @@
 //! query and the unique indexes of a command. Only after a conflict the rule itself gives the reason.
 
 use sampler_domain::{
-    EventId, Field, IntakeRules, Measures, Percent, Refusal, Slack, Span, SpanId, StartEvent,
-    StartPlace, StopEvent, Target, Timestamp,
+    EventId, Field, IntakeRules, Measures, NotEnded, Percent, Refusal, Slack, Span, SpanId,
+    StartDecision, StartEvent, StartPlace, StopDecision, StopEvent, Target, Timestamp, UpdateEvent,
 };
-use sampler_service::problem::{FieldError, Pointer, Problem, ProblemType};
+use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
 use sampler_store::{Arrival, NewSpan, NewStop, SpansBy, StartOutcome, StopOutcome};
 
@@ -27,7 +27,7 @@ const SPREAD: u64 = 45;
 impl Receiver {
     /// The rules. However far back the slack reaches, events may be forgotten that are older than the
     /// workers have said.
-    pub(crate) fn rules(&self) -> IntakeRules {
+    fn rules(&self) -> IntakeRules {
         let since = self.steering.events_taken_since();
         let remembered = since.map_or(i64::MAX, |since| self.parts.clock.now().since(since));
         IntakeRules {
@@ -78,7 +78,7 @@ impl Receiver {
     }
 
     /// Opens the span of a start. The future is small, so that very many can run at the same time.
-    pub(crate) fn open_span(
+    fn open_span(
         &self,
         span: Span,
         now: Timestamp,
@@ -114,7 +114,7 @@ impl Receiver {
             return Ok(None);
         };
         let by = SpansBy::StartedBy(id, Measures::default());
-        let earlier = self.find_spans(&target, &by).await?.into_iter().next();
+        let earlier = self.find_spans(&target, Some(by)).await?.into_iter().next();
         Ok(earlier.map(|span| span.id))
     }
 
@@ -141,7 +141,7 @@ impl Receiver {
         Some(Problem::new(&problems::THROTTLED, detail).retry_after(seconds))
     }
 
-    pub(crate) fn new_span(&self, event: StartEvent, grant: &Grant, now: Timestamp) -> Span {
+    fn new_span(&self, event: StartEvent, grant: &Grant, now: Timestamp) -> Span {
         let due_at = self.policy.open_due_at(&event.target, event.timestamp);
         let id = SpanId::new(now, self.parts.random.u64());
         let mut span = Span::open(id, event, due_at);
@@ -150,7 +150,7 @@ impl Receiver {
     }
 
     /// Ends the open span of a stop.
-    pub(crate) async fn stop(
+    async fn stop(
         &self,
         event: StopEvent,
         grant: &Grant,
@@ -188,75 +188,153 @@ impl Receiver {
         differences: impl FnOnce(&Span) -> Vec<Field> + Send,
         otherwise: Problem,
     ) -> Result<SpanId, Problem> {
-        let found = match by {
-            Some(by) => self.find_spans(target, &by).await?,
-            None => Vec::new(),
-        };
+        let found = self.find_spans(target, by).await?;
         let earlier = found.into_iter().next().ok_or(otherwise)?;
         self.require_same(differences(&earlier))?;
         Ok(earlier.id)
     }
 
-    pub(crate) async fn find_spans(
-        &self,
-        target: &Target,
-        by: &SpansBy,
-    ) -> Result<Vec<Span>, Problem> {
-        let found = self.parts.events.find_spans(target, by).await;
+    /// The spans of a target that meet a condition; none where there is no condition, because the event has no id.
+    async fn find_spans(&self, target: &Target, by: Option<SpansBy>) -> Result<Vec<Span>, Problem> {
+        let Some(by) = by else {
+            return Ok(Vec::new());
+        };
+        let found = self.parts.events.find_spans(target, &by).await;
         found.map_err(|failure| self.failed(Task::KeepEvent, &failure))
+    }
+
+    /// Keeps both halves of an update, or says why not.
+    ///
+    /// An update is a stop and a start, each kept as if it came alone. Both are checked before the first is
+    /// kept. The stop comes first: two spans of one target cannot be open together, and while the start is
+    /// missing, too little is billed, not too much. A repeat of the update finds the half that is kept.
+    async fn update(
+        &self,
+        event: UpdateEvent,
+        grant: &Grant,
+        now: Timestamp,
+        arrival: Arrival,
+    ) -> Result<Kept, Problem> {
+        let (stop, start, rules) = (event.stop(), event.start(), self.rules());
+        let seen = self.look(&stop, &start).await?;
+        let by_id = seen.stopped.as_ref();
+        let stopping = rules.admit_stop(&stop, by_id, seen.open.as_ref(), now);
+        let has_stop = match stopping.map_err(refused)? {
+            StopDecision::Repeated(_) => true,
+            StopDecision::End(_) => false,
+        };
+        let starting = rules.admit_start(&start, seen.started.as_ref(), seen.others, now);
+        let started = match starting {
+            Ok(StartDecision::Repeated(span)) => Some(span.id.clone()),
+            Ok(StartDecision::Open) => None,
+            Err(refusal) if has_stop => {
+                return Err(of_halved(refused(refusal)));
+            }
+            Err(refusal) => return Err(refused(refusal)),
+        };
+        let was_stopped = has_stop || self.stop(stop, grant, arrival).await?.is_replayed;
+        if started.is_some() {
+            return Ok(Kept {
+                is_replayed: was_stopped,
+                started,
+            });
+        }
+        let span = self.new_span(start, grant, now);
+        let opened = self.open_span(span, now, arrival).await;
+        let opened = opened.map_err(of_halved)?;
+        Ok(Kept {
+            is_replayed: was_stopped && opened.is_replayed,
+            ..opened
+        })
+    }
+
+    /// Reads what may be in the way first, and the halves that are kept after that: a half that another
+    /// request with the same update keeps in between is in nobody's way.
+    async fn look(&self, stop: &StopEvent, start: &StartEvent) -> Result<Seen, Problem> {
+        let by = SpansBy::NotEndedBy(stop.timestamp);
+        let previous = self.find_spans(&stop.target, Some(by.clone())).await?;
+        let others = self.find_spans(&start.target, Some(by)).await?;
+        let started = self
+            .find_spans(&start.target, SpansBy::start(start))
+            .await?;
+        let by_id = stop.id.clone().map(SpansBy::StoppedBy);
+        let stopped = self.find_spans(&stop.target, by_id).await?;
+        let (started, stopped) = (started.into_iter().next(), stopped.into_iter().next());
+        let is = |one: Option<&Span>, other: &Span| one.is_some_and(|it| it.id == other.id);
+        // The update does not end the span that it has started itself.
+        let mut open = previous.into_iter().filter(|span| span.end.is_none());
+        let open = open.find(|span| !is(started.as_ref(), span));
+        let ended = stopped.as_ref().or(open.as_ref());
+        let others = others.iter().filter(|span| !is(ended, span));
+        let others = NotEnded::by(start.timestamp, others.map(|span| span.end));
+        Ok(Seen {
+            open,
+            others,
+            stopped,
+            started,
+        })
     }
 }
 
+/// What is kept for the targets of an update.
+struct Seen {
+    /// The open span of the previous target.
+    open: Option<Span>,
+    /// The spans of the new target that are in the way of the start.
+    others: NotEnded,
+    /// The span that was stopped under the id.
+    stopped: Option<Span>,
+    /// The span that was started under the id.
+    started: Option<Span>,
+}
+
 /// The problem of an event that is refused for what it says.
-pub(crate) fn refused(refusal: Refusal) -> Problem {
-    match refusal {
+fn refused(refusal: Refusal) -> Problem {
+    let (kind, detail, wrong) = match refusal {
         Refusal::IdTaken(fields) => {
             let detail = "An event with this id was kept before, and differs in the fields named. \
                           This one was not kept.";
             let errors = fields.iter().map(|field| {
                 let pointer = Pointer::root().field(field.name());
-                FieldError::new(pointer, "It differs from the event that was kept.")
+                FieldError::new(pointer, "The value differs from the event that was kept.")
             });
-            Problem::new(&problems::ID_TAKEN, detail).errors(errors)
+            return Problem::new(&problems::ID_TAKEN, detail).errors(errors);
         }
         Refusal::AlreadyOpen => {
             let detail =
                 "The target has an open span: it was started before, and not stopped since.";
-            Problem::new(&problems::OPEN_SPAN, detail)
+            return Problem::new(&problems::OPEN_SPAN, detail);
         }
         Refusal::NotOpen => {
             let detail = "The target has no open span: it was not started, or stopped since.";
-            Problem::new(&problems::NO_OPEN_SPAN, detail)
+            return Problem::new(&problems::NO_OPEN_SPAN, detail);
         }
-        Refusal::Overlaps { until } => {
-            let detail =
-                "The target's previous span ends later than this one starts. Nothing was kept.";
-            let error = format!("It must not be before {until}, the end of the previous span.");
-            of_timestamp(&problems::OVERLAPPING_START, detail, error)
-        }
-        Refusal::BeforeStart { start } => {
-            let detail =
-                "The stop is before the start of the target's open span. Nothing was kept.";
-            let error = format!("It must not be before {start}, the start of the span.");
-            of_timestamp(&problems::STOP_BEFORE_START, detail, error)
-        }
+        Refusal::Overlaps { until } => (
+            &problems::OVERLAPPING_START,
+            "The target's previous span ends later than this one starts. Nothing was kept.",
+            format!("The time must not be before {until}, the end of the previous span."),
+        ),
+        Refusal::BeforeStart { start } => (
+            &problems::STOP_BEFORE_START,
+            "The stop is before the start of the target's open span. Nothing was kept.",
+            format!("The time must not be before {start}, the start of the span."),
+        ),
         Refusal::OutsideSlack { slack, now } => {
             let (from, to) = (now.plus(-slack.past), now.plus(slack.future));
-            let detail = "The timestamp is too far from now. Nothing was kept.";
-            let error = format!("It must be between {from} and {to}.");
-            of_timestamp(&problems::OUTSIDE_SLACK, detail, error)
+            (
+                &problems::OUTSIDE_SLACK,
+                "The timestamp is too far from now. Nothing was kept.",
+                format!("The time must be between {from} and {to}."),
+            )
         }
-    }
-}
-
-fn of_timestamp(kind: &'static ProblemType, detail: &str, error: String) -> Problem {
-    let error = FieldError::new(Pointer::root().field("timestamp"), error);
-    Problem::new(kind, detail).errors([error])
+    };
+    let wrong = FieldError::new(Pointer::root().field("timestamp"), wrong);
+    Problem::new(kind, detail).errors([wrong])
 }
 
 /// The problem of an update whose stop is kept, and whose start is not known to be. The repeat of the update
 /// keeps the start, once nothing is in its way.
-pub(crate) fn of_halved(problem: Problem) -> Problem {
+fn of_halved(problem: Problem) -> Problem {
     let detail = "The previous span is stopped by this update, and the new one is not known to be started. \
                   Once nothing is in the way of its start, the same request completes the update.";
     problem.with_detail(detail).member("stopped", true)

@@ -7,7 +7,7 @@ use sampler_domain::{
     EventId, Measure, Measures, MeasuresError, Quantity, QuantityError, StartEvent, StopEvent,
     Target, Timestamp, UpdateEvent, number,
 };
-use sampler_service::problem::{Pointer, Problem};
+use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -56,19 +56,19 @@ pub(crate) enum Form<'r> {
 }
 
 /// An event as it was given. A CloudEvent has its kind, its id and its time in its attributes.
+#[derive(Default)]
 pub(crate) struct Given {
     pub(crate) kind: Option<EventType>,
     pub(crate) id: Option<EventId>,
     pub(crate) timestamp: Option<Timestamp>,
+    /// The other fields, and the member of the body in which they are, if they are in one.
     pub(crate) data: Option<api::Event>,
+    pub(crate) within: Option<&'static str>,
     pub(crate) errors: Errors,
 }
 
 /// Reads an event: its structure, then whether the token is for its resources, then its values. So a client
 /// that may not write to a resource learns nothing of its values.
-///
-/// # Errors
-/// 400 that names what is wrong, 403.
 pub(crate) fn read(body: &[u8], form: Form<'_>, grant: &Grant) -> Result<Event, Problem> {
     let given = match form {
         Form::Addressed(kind) => Given::of_kind(kind, json::read(body, &INVALID_EVENT)?),
@@ -84,17 +84,16 @@ pub(crate) fn read(body: &[u8], form: Form<'_>, grant: &Grant) -> Result<Event, 
 }
 
 fn typed(mut given: api::Event) -> Result<Given, Problem> {
-    let mut errors = Errors::default();
-    let named = errors.required("type", given.r#type.take());
-    let kind = named.as_deref().and_then(EventType::from_name);
-    if named.is_some() && kind.is_none() {
-        errors.wrong("type", "It must be \"start\", \"stop\" or \"update\".");
+    let named = given.r#type.take();
+    if let Some(kind) = named.as_deref().and_then(EventType::from_name) {
+        return Ok(Given::of_kind(kind, given));
     }
-    errors.finish(&INVALID_EVENT)?;
-    Ok(Given::of_kind(
-        kind.expect("without a kind there is an error"),
-        given,
-    ))
+    let mut errors = Errors::default();
+    if errors.required("type", named).is_some() {
+        let expected = "The value must be \"start\", \"stop\" or \"update\".";
+        errors.wrong("type", expected);
+    }
+    Err(errors.refusal(&INVALID_EVENT))
 }
 
 impl Given {
@@ -114,6 +113,7 @@ impl Given {
             id,
             timestamp,
             data: Some(data),
+            within: None,
             errors,
         }
     }
@@ -133,32 +133,33 @@ impl Given {
         let Self {
             id,
             timestamp,
+            within,
             mut errors,
             ..
         } = self;
         let (Some(kind), Some(mut given)) = (self.kind, self.data) else {
             // Which members there should be is not known.
-            return Err(json::invalid(&INVALID_EVENT, errors.list));
+            return Err(errors.refusal(&INVALID_EVENT));
         };
-        let target = target(&mut given, &mut errors);
-        let previous = match given.previous.take() {
-            Some(Distinct(previous)) if kind == EventType::Update => {
-                before(previous, target.clone(), &mut errors)
+        let mut of_data = Errors::default();
+        let target = target(&mut given, &mut of_data);
+        let mut previous = None;
+        match given.previous.take() {
+            Some(Distinct(fields)) if kind == EventType::Update => {
+                previous = Some(before(target.clone(), fields, &mut of_data));
             }
-            other => {
-                errors.unknown("previous", other.as_ref());
-                target.clone()
-            }
-        };
+            other => of_data.unknown("previous", other.as_ref()),
+        }
         let mut measures = Measures::default();
         if kind == EventType::Stop {
-            errors.unknown("measured_usage", given.measured_usage.as_ref());
-        } else if let Some(items) = errors.required(LIST, given.measured_usage) {
-            measures = read_measures(items, &mut errors);
+            of_data.unknown(LIST, given.measured_usage.as_ref());
+        } else if let Some(items) = of_data.required(LIST, given.measured_usage) {
+            measures = read_measures(items, &mut of_data);
         }
-        errors.unknown("type", given.r#type.as_ref());
-        errors.unknown("id", given.id.as_ref());
-        errors.unknown("timestamp", given.timestamp.as_ref());
+        of_data.unknown("type", given.r#type.as_ref());
+        of_data.unknown("id", given.id.as_ref());
+        of_data.unknown("timestamp", given.timestamp.as_ref());
+        errors.join(within, of_data);
         errors.finish(&INVALID_EVENT)?;
         let timestamp = timestamp.expect("a time that is missing is an error");
         Ok(match kind {
@@ -176,7 +177,7 @@ impl Given {
             EventType::Update => Event::Update(UpdateEvent {
                 id: id.expect("an id that is missing is an error"),
                 timestamp,
-                previous,
+                previous: previous.unwrap_or_else(|| target.clone()),
                 target,
                 measures,
             }),
@@ -205,15 +206,16 @@ fn target(given: &mut api::Event, errors: &mut Errors) -> Target {
 }
 
 /// The target of an update before it: the fields in `previous` are those that were different.
-fn before(previous: Vec<(String, String)>, mut target: Target, errors: &mut Errors) -> Target {
+fn before(mut target: Target, previous: Vec<(String, String)>, errors: &mut Errors) -> Target {
+    let mut within = Errors::default();
     for (name, text) in previous {
-        let at = |event: Pointer| event.field("previous").field(&name);
         if !Target::FIELDS.contains(&name.as_str()) {
-            errors.wrong_at(at, "There is no field of this name.");
-        } else if let Some(id) = errors.id_at(at, text) {
+            within.unknown(&name, Some(&text));
+        } else if let Some(id) = within.id(&name, text) {
             target.set(&name, id);
         }
     }
+    errors.nest("previous", within);
     target
 }
 
@@ -221,34 +223,38 @@ const LIST: &str = "measured_usage";
 
 /// The measures; where one is wrong, that is in `errors`.
 fn read_measures(items: Vec<Object<GivenMeasure>>, errors: &mut Errors) -> Measures {
+    let mut within = Errors::default();
     let (mut measures, mut indices) = (Vec::with_capacity(items.len()), Vec::new());
     for (index, Object(item)) in items.into_iter().enumerate() {
-        if let Some(measure) = measure(index, item, errors) {
+        let mut of_item = Errors::default();
+        if let Some(measure) = measure(item, &mut of_item) {
             measures.push(measure);
             indices.push(index);
         }
+        within.nest(&index, of_item);
     }
-    Measures::new(measures).unwrap_or_else(|wrong| {
+    let measures = Measures::new(measures).unwrap_or_else(|wrong| {
         for error in wrong {
             let (MeasuresError::Duration(position) | MeasuresError::Twice(position, _)) = error;
-            let at = |event: Pointer| event.field(LIST).index(indices[position]).field("measure");
-            errors.wrong_at(at, format!("The {error}."));
+            let mut of_item = Errors::default();
+            of_item.wrong("measure", format!("The {error}."));
+            within.nest(&indices[position], of_item);
         }
         Measures::default()
-    })
+    });
+    errors.nest(LIST, within);
+    measures
 }
 
 /// One measure: exactly a name and a quantity. Where only the name can be read, null replaces the
 /// quantity: names are compared with each other whatever else is wrong. The event is refused anyway.
-fn measure(index: usize, given: GivenMeasure, errors: &mut Errors) -> Option<Measure> {
-    let at = |name| move |event: Pointer| event.field(LIST).index(index).field(name);
-    let name = errors.required_at(at("measure"), given.measure);
-    let name = name.and_then(|name| errors.id_at(at("measure"), name));
-    let written = errors.required_at(at("quantity"), given.quantity);
+fn measure(given: GivenMeasure, errors: &mut Errors) -> Option<Measure> {
+    let name = errors.required("measure", given.measure);
+    let name = name.and_then(|name| errors.id("measure", name));
+    let written = errors.required("quantity", given.quantity);
     let quantity = written.and_then(|written| {
         let read = quantity(&written);
-        read.map_err(|detail| errors.wrong_at(at("quantity"), detail))
-            .ok()
+        read.map_err(|detail| errors.wrong("quantity", detail)).ok()
     });
     Some(Measure {
         measure: name?,
@@ -258,7 +264,7 @@ fn measure(index: usize, given: GivenMeasure, errors: &mut Errors) -> Option<Mea
 
 fn quantity(written: &RawValue) -> Result<Quantity, String> {
     let value = exact(written, 0)?;
-    Quantity::new(value).map_err(|error| format!("It {error}."))
+    Quantity::new(value).map_err(|error| format!("The quantity {error}."))
 }
 
 /// A value, whose numbers are read from their texts: `serde_json` would round them.
@@ -266,13 +272,13 @@ fn exact(written: &RawValue, depth: usize) -> Result<Value, String> {
     let text = written.get();
     let unreadable = |error: serde_json::Error| {
         if error.to_string().starts_with(TWICE) {
-            return "It has two members of one name.".to_owned();
+            return "The quantity has two members of one name.".to_owned();
         }
-        format!("It {}.", QuantityError::Kind)
+        format!("The quantity {}.", QuantityError::Kind)
     };
     match text.as_bytes() {
         [b'[' | b'{', ..] if depth >= Quantity::DEPTH_MAX => {
-            Err(format!("It {}.", QuantityError::Depth))
+            Err(format!("The quantity {}.", QuantityError::Depth))
         }
         [b'[', ..] => {
             let items: Vec<&RawValue> = serde_json::from_str(text).map_err(unreadable)?;
@@ -288,7 +294,7 @@ fn exact(written: &RawValue, depth: usize) -> Result<Value, String> {
             let number = number::read(text).map_err(QuantityError::from);
             number
                 .map(Value::Number)
-                .map_err(|error| format!("It {error}."))
+                .map_err(|error| format!("The quantity {error}."))
         }
         _ => serde_json::from_str(text).map_err(unreadable),
     }

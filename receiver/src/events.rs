@@ -1,9 +1,6 @@
 //! Starts, stops and updates (sections 6.1 and 6.2 of the paper): from a request to its answer.
 
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -13,14 +10,13 @@ use sampler_api::EventType;
 use sampler_domain::SpanId;
 use sampler_service::problem::Problem;
 use sampler_service::problem::kinds::OVERLOADED;
-use sampler_service::security::Grant;
 use sampler_store::Arrival;
 
-use crate::admission::{self, Client, Kind};
+use crate::Caller;
+use crate::admission::{self, Client, Kind, LARGE_REQUEST};
 use crate::event::{self, Event, Form};
-use crate::parameters::Parameters;
 use crate::problems::THROTTLED;
-use crate::{Receiver, batch, body, spans};
+use crate::{batch, body, spans};
 
 /// The header of an answer to an event that was kept before, so that nothing was done this time.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -71,12 +67,8 @@ impl IntoResponse for Kept {
     request_body(content = api::StartEvent, content_type = "application/json"),
     responses((status = 201, description = "The event is kept.")),
 )]
-pub(crate) async fn start(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    request: Request<Body>,
-) -> Result<Kept, Problem> {
-    receiver.receive(EventType::Start, &grant, request).await
+pub(crate) async fn start(caller: Caller, request: Request<Body>) -> Result<Kept, Problem> {
+    caller.receive(EventType::Start, request).await
 }
 
 #[utoipa::path(
@@ -86,12 +78,8 @@ pub(crate) async fn start(
     request_body(content = api::StopEvent, content_type = "application/json"),
     responses((status = 201, description = "The event is kept.")),
 )]
-pub(crate) async fn stop(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    request: Request<Body>,
-) -> Result<Kept, Problem> {
-    receiver.receive(EventType::Stop, &grant, request).await
+pub(crate) async fn stop(caller: Caller, request: Request<Body>) -> Result<Kept, Problem> {
+    caller.receive(EventType::Stop, request).await
 }
 
 #[utoipa::path(
@@ -101,36 +89,24 @@ pub(crate) async fn stop(
     request_body(content = api::UpdateEvent, content_type = "application/json"),
     responses((status = 201, description = "The event is kept: both the stop and the start.")),
 )]
-pub(crate) async fn update(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    parameters: Parameters,
-    request: Request<Body>,
-) -> Result<Kept, Problem> {
-    parameters.finish()?;
-    receiver.receive(EventType::Update, &grant, request).await
+pub(crate) async fn update(caller: Caller, request: Request<Body>) -> Result<Kept, Problem> {
+    caller.parameters().finish()?;
+    caller.receive(EventType::Update, request).await
 }
 
-impl Receiver {
+impl Caller {
     /// Receives a request that is one event, of the kind that its address says.
-    async fn receive(
-        &self,
-        kind: EventType,
-        grant: &Grant,
-        request: Request<Body>,
-    ) -> Result<Kept, Problem> {
-        let (client, max) = (client(grant, ""), self.settings.limits.payload);
-        let body = match grant.require_write() {
-            Ok(()) => body::read(request, self, client, max).await,
+    async fn receive(&self, kind: EventType, request: Request<Body>) -> Result<Kept, Problem> {
+        let body = match self.grant.require_write() {
+            Ok(()) => body::read(request, self, self.receiver.settings.limits.payload).await,
             Err(problem) => Err(problem),
         };
-        self.receive_one(grant, body, Form::Addressed(kind)).await
+        self.receive_one(body, Form::Addressed(kind)).await
     }
 
     /// Processes and counts an event that came alone, unless its body could not be read.
     pub(crate) async fn receive_one(
         &self,
-        grant: &Grant,
         body: Result<body::Received, Problem>,
         form: Form<'_>,
     ) -> Result<Kept, Problem> {
@@ -138,11 +114,11 @@ impl Receiver {
         let kind = batch::kind(form, bytes);
         let processing = async {
             let body = body?;
-            let _counted = self.count(kind == Some(EventType::Stop))?;
-            self.process(grant, body, form, Arrival::Alone).await
+            let _counted = self.receiver.count(kind == Some(EventType::Stop))?;
+            self.process(body, form, Arrival::Alone).await
         };
         let outcome = processing.await;
-        self.events.count(kind, &outcome);
+        self.receiver.events.count(kind, &outcome);
         outcome
     }
 
@@ -153,30 +129,28 @@ impl Receiver {
     /// checked first, so that only valid events hold permits.
     pub(crate) async fn process(
         &self,
-        grant: &Grant,
         body: impl AsRef<[u8]>,
         form: Form<'_>,
         arrival: Arrival,
     ) -> Result<Kept, Problem> {
+        let (receiver, grant) = (&self.receiver, &self.grant);
         let weight = admission::weight(body.as_ref());
-        let large = self.admission.large_turn(client(grant, ""), weight).await;
-        let large = large.map_err(|reason| self.turned_away(reason))?;
+        let mut turn = None;
+        if weight > LARGE_REQUEST {
+            turn = Some(receiver.turn(Kind::Large, self.client(), weight).await?);
+        }
         let event = event::read(body.as_ref(), form, grant)?;
-        let _turn = if let Some(turn) = large {
-            turn
-        } else {
-            let client = client(grant, event.target().resource_id.as_str());
-            self.turn(kind_of(&event, arrival), client, weight).await?
-        };
+        if turn.is_none() {
+            let client = Client::of(grant, event.target().resource_id.as_str());
+            let kind = kind_of(&event, arrival);
+            turn = Some(receiver.turn(kind, client, weight).await?);
+        }
         // While the event waits, memory holds its body, too.
         drop(body);
-        self.keep(event, grant, arrival).await
+        let kept = receiver.keep(event, grant, arrival).await;
+        drop(turn);
+        kept
     }
-}
-
-/// The client of a request: that of its token, or else who reports this resource.
-pub(crate) fn client(grant: &Grant, resource: &str) -> Client {
-    Client::named(grant.client().map_or(resource, |client| client.as_str()))
 }
 
 /// The turn that an event waits for. An update waits as a start.

@@ -17,6 +17,9 @@ use crate::problems::{INVALID_BODY, MALFORMED_JSON};
 /// body alone does not bound its cost.
 const VALUES_MAX: usize = 50_000;
 
+pub(crate) const MISSING: &str = "The field is missing.";
+const UNKNOWN: &str = "There is no field of this name.";
+
 /// Reads a body that is one document, an object.
 ///
 /// # Errors
@@ -26,7 +29,8 @@ pub(crate) fn read<'b, T: Deserialize<'b>>(
     body: &'b [u8],
     kind: &'static ProblemType,
 ) -> Result<T, Problem> {
-    if admission::values(body) > VALUES_MAX {
+    // Each value takes a byte at least.
+    if body.len() > VALUES_MAX && admission::values(body) > VALUES_MAX {
         let detail = "The body holds more than 50,000 values.";
         return Err(Problem::new(&MALFORMED_JSON, detail));
     }
@@ -81,11 +85,11 @@ fn structural(path: &Path, text: &str, kind: &'static ProblemType) -> Problem {
         return twice(at);
     }
     let error = if let Some(name) = named("missing field `") {
-        FieldError::new(at.field(name), "It is missing.")
+        FieldError::new(at.field(name), MISSING)
     } else if text.starts_with("unknown field `") {
-        FieldError::new(at, "There is no field of this name.")
+        FieldError::new(at, UNKNOWN)
     } else {
-        FieldError::new(at, format!("It must be {}.", expected(text)))
+        FieldError::new(at, format!("The value must be {}.", expected(text)))
     };
     invalid(kind, [error])
 }
@@ -112,7 +116,7 @@ fn pointer(path: &Path) -> Pointer {
 
 fn twice(pointer: Pointer) -> Problem {
     let detail = "An object of the body has two members of one name.";
-    let error = FieldError::new(pointer, "It is there twice.");
+    let error = FieldError::new(pointer, "The field is there twice.");
     Problem::new(&MALFORMED_JSON, detail).errors([error])
 }
 
@@ -137,43 +141,42 @@ pub(crate) fn malformed(body: &[u8], error: &serde_json::Error) -> Problem {
     Problem::new(&MALFORMED_JSON, detail)
 }
 
-/// The wrong values of a body, which are told together. A pointer is only made for an error: most values are
-/// right.
+/// The wrong values of an object of a body, which are told together.
 #[derive(Default)]
-pub(crate) struct Errors {
-    /// The member of the body in which the values are.
-    pub(crate) within: Option<&'static str>,
-    pub(crate) list: Vec<FieldError>,
-}
+pub(crate) struct Errors(Vec<FieldError>);
 
 impl Errors {
     /// Says what is wrong with a member, in a full sentence.
     pub(crate) fn wrong(&mut self, name: &str, detail: impl Into<String>) {
-        self.wrong_at(|object| object.field(name), detail);
+        self.add(FieldError::new(Pointer::root().field(name), detail));
     }
 
-    pub(crate) fn wrong_at(
-        &mut self,
-        at: impl FnOnce(Pointer) -> Pointer,
-        detail: impl Into<String>,
-    ) {
-        let root = Pointer::root();
-        let object = self.within.map_or(root.clone(), |name| root.field(name));
-        self.list.push(FieldError::new(at(object), detail));
+    pub(crate) fn add(&mut self, error: FieldError) {
+        self.0.push(error);
+    }
+
+    /// Adds what is wrong within a member, or within an element of a list.
+    pub(crate) fn nest(&mut self, name: &(impl ToString + ?Sized), within: Self) {
+        for mut error in within.0 {
+            let inner = error.pointer.as_deref().unwrap_or("#");
+            let outer = String::from(Pointer::root().field(&name.to_string()));
+            error.pointer = Some(outer + inner.trim_start_matches('#'));
+            self.add(error);
+        }
+    }
+
+    /// Adds what is wrong within a member, or without one with the object itself.
+    pub(crate) fn join(&mut self, name: Option<&str>, other: Self) {
+        match name {
+            Some(name) => self.nest(name, other),
+            None => self.0.extend(other.0),
+        }
     }
 
     /// A member that must be there.
     pub(crate) fn required<T>(&mut self, name: &str, given: Option<T>) -> Option<T> {
-        self.required_at(|object| object.field(name), given)
-    }
-
-    pub(crate) fn required_at<T>(
-        &mut self,
-        at: impl FnOnce(Pointer) -> Pointer,
-        given: Option<T>,
-    ) -> Option<T> {
         if given.is_none() {
-            self.wrong_at(at, "It is missing.");
+            self.wrong(name, MISSING);
         }
         given
     }
@@ -181,22 +184,14 @@ impl Errors {
     /// A member that must not be there.
     pub(crate) fn unknown<T>(&mut self, name: &str, given: Option<&T>) {
         if given.is_some() {
-            self.wrong(name, "There is no field of this name.");
+            self.wrong(name, UNKNOWN);
         }
     }
 
     /// An id.
     pub(crate) fn id(&mut self, name: &str, text: String) -> Option<Id> {
-        self.id_at(|object| object.field(name), text)
-    }
-
-    pub(crate) fn id_at(
-        &mut self,
-        at: impl FnOnce(Pointer) -> Pointer,
-        text: String,
-    ) -> Option<Id> {
         let id = Id::new(text);
-        id.map_err(|error| self.wrong_at(at, format!("It {error}.")))
+        id.map_err(|error| self.wrong(name, format!("The value {error}.")))
             .ok()
     }
 
@@ -207,10 +202,14 @@ impl Errors {
 
     /// Nothing, unless something is wrong.
     pub(crate) fn finish(self, kind: &'static ProblemType) -> Result<(), Problem> {
-        if self.list.is_empty() {
+        if self.0.is_empty() {
             return Ok(());
         }
-        Err(invalid(kind, self.list))
+        Err(self.refusal(kind))
+    }
+
+    pub(crate) fn refusal(self, kind: &'static ProblemType) -> Problem {
+        invalid(kind, self.0)
     }
 }
 
@@ -225,8 +224,9 @@ fn time(given: &Value) -> Result<Timestamp, String> {
         _ => None,
     };
     let expected =
-        "It must be a whole number of milliseconds since the epoch, or RFC 3339 with an offset.";
-    Timestamp::new(millis.ok_or(expected)?).map_err(|error| format!("It is out of range: {error}."))
+        "The value must be whole milliseconds since the epoch, or RFC 3339 with an offset.";
+    Timestamp::new(millis.ok_or(expected)?)
+        .map_err(|error| format!("The time is out of range: {error}."))
 }
 
 /// JSON knows one kind of number: 1.5e12 and 3.0 are whole. A double beyond `i64` is out of range as a time, too.
@@ -250,7 +250,7 @@ mod tests {
             let read = read::<sampler_api::Reason>(body.as_bytes(), &INVALID_BODY);
             let problem = sampler_api::Problem::from(read.unwrap_err());
             assert_eq!(problem.errors.len(), 1);
-            assert_eq!(problem.errors[0].detail, "It must be a string.");
+            assert_eq!(problem.errors[0].detail, "The value must be a string.");
             assert_eq!(problem.errors[0].pointer.as_deref(), Some("#/reason"));
         }
     }

@@ -13,16 +13,13 @@
 //!    the slack or the rate refuses is accepted if it repeats a kept event),
 //! 8. the store.
 //!
-//! Each event of a batch ([`batches`]) passes 4 to 8, with turns and commands of its own kind, up to 512
+//! Each event of a batch ([`batch`]) passes 4 to 8, with turns and commands of its own kind, up to 512
 //! concurrently. Events of one instance are processed in their order. Requests that read pass 1, then [`reading`];
 //! actions of operators pass 1 and 2, then [`acts`].
 
 mod acts;
 mod admission;
-mod audit;
-mod backlog;
 mod batch;
-mod batches;
 mod body;
 mod cloud_event;
 pub mod console;
@@ -39,24 +36,23 @@ pub mod problems;
 pub mod reading;
 mod span_actions;
 mod spans;
-mod sums;
 mod suspended;
-mod unconfirmed;
-mod update;
 mod usages;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use ::metrics::gauge;
 use axum::Router;
-use axum::extract::FromRef;
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::{Uri, request};
 use axum::routing::post;
-use metrics::gauge;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
-use sampler_service::problem;
-use sampler_service::security::Authenticator;
+use sampler_service::metrics;
+use sampler_service::problem::{self, Problem};
+use sampler_service::security::{Authenticator, Grant};
 use sampler_settings::{Of, Program, Settings};
 use sampler_steering::Steering;
 use sampler_store::{Events, Operating, Reading};
@@ -65,7 +61,8 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use admission::Admission;
+use admission::{Admission, Client};
+use parameters::Parameters;
 
 /// The receiver on the command line.
 pub const PROGRAM: Program = Program {
@@ -73,12 +70,7 @@ pub const PROGRAM: Program = Program {
     name: "sampler-receiver",
     about: "Takes start and stop events over HTTP and keeps them as spans.",
     version: env!("CARGO_PKG_VERSION"),
-    printouts: &[
-        ("--help-errors", problems::catalogue),
-        ("--help-metrics", || {
-            sampler_service::metrics::document(PROGRAM.name)
-        }),
-    ],
+    printouts: &[("--help-metrics", || metrics::document(PROGRAM.name))],
 };
 
 /// The pause before what could not be read is read again.
@@ -188,7 +180,7 @@ impl Receiver {
         // of their own and not rewritten, so that a router in front sees the path that is served.
         let routes = routes
             .clone()
-            .route("/v1/events/", post(batches::post))
+            .route("/v1/events/", post(batch::post))
             .route("/v1/events/start/", post(events::start))
             .route("/v1/events/stop/", post(events::stop))
             .route("/v1/events/update/", post(events::update))
@@ -203,14 +195,13 @@ impl Receiver {
 /// starts, and tests make many receivers.
 static ROUTES: LazyLock<(Router<Api>, Router)> = LazyLock::new(|| {
     let (routes, document) = described().split_for_parts();
-    let description = openapi::routes(document);
-    (routes, description.merge(problem::routes(problems::all())))
+    (routes, openapi::routes(&document).merge(problem::routes()))
 });
 
 /// The routes of the API, each with its description.
 fn described() -> OpenApiRouter<Api> {
     OpenApiRouter::with_openapi(openapi::Base::openapi())
-        .routes(routes!(batches::post))
+        .routes(routes!(batch::post))
         .routes(routes!(events::start))
         .routes(routes!(events::stop))
         .routes(routes!(events::update))
@@ -218,17 +209,17 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(spans::list))
         .routes(routes!(spans::get))
         .routes(routes!(usages::list))
-        .routes(routes!(sums::list))
+        .routes(routes!(usages::sums))
         .routes(routes!(suspended::list))
         .routes(routes!(suspended::get))
         .routes(routes!(suspended::resume))
         .routes(routes!(span_actions::resume))
         .routes(routes!(span_actions::skip))
         .routes(routes!(span_actions::resend))
-        .routes(routes!(unconfirmed::list))
-        .routes(routes!(unconfirmed::resend))
-        .routes(routes!(audit::list))
-        .routes(routes!(backlog::get))
+        .routes(routes!(usages::unconfirmed))
+        .routes(routes!(usages::resend))
+        .routes(routes!(acts::list))
+        .routes(routes!(control::backlog))
         .routes(routes!(control::get, control::put))
 }
 
@@ -238,14 +229,37 @@ struct Api {
     authenticator: Authenticator,
 }
 
-impl FromRef<Api> for Arc<Receiver> {
-    fn from_ref(api: &Api) -> Self {
-        Self::clone(&api.receiver)
-    }
-}
-
 impl FromRef<Api> for Authenticator {
     fn from_ref(api: &Api) -> Self {
         api.authenticator.clone()
+    }
+}
+
+/// A request whose token was checked: who serves it, what the token allows, and its address.
+struct Caller {
+    receiver: Arc<Receiver>,
+    grant: Grant,
+    uri: Uri,
+}
+
+impl Caller {
+    fn client(&self) -> Client {
+        Client::of(&self.grant, "")
+    }
+
+    fn parameters(&self) -> Parameters {
+        Parameters::of(&self.uri)
+    }
+}
+
+impl FromRequestParts<Api> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut request::Parts, api: &Api) -> Result<Self, Problem> {
+        Ok(Self {
+            receiver: Arc::clone(&api.receiver),
+            grant: Grant::from_request_parts(parts, api).await?,
+            uri: parts.uri.clone(),
+        })
     }
 }

@@ -35,9 +35,15 @@ async fn run(settings: Settings, mut startup: Startup) -> anyhow::Result<()> {
     };
     let (store, clock) = (Arc::clone(&startup.store), Arc::clone(&startup.clock));
     let shutdown = startup.shutdown.clone();
-    let reading = reading_store(&store, database).await?;
     let database_clock = DatabaseClock::new(Arc::clone(&clock));
-    let parts = parts(&settings, &store, reading, database_clock.clone())?;
+    let parts = Parts {
+        events: store.clone(),
+        reading: reading_store(&store, database).await?,
+        operating: store.clone(),
+        provisioning: provisioning(&settings)?,
+        clock: database_clock.clone(),
+        random: Arc::new(SystemRandom),
+    };
     let receiver = Receiver::new(parts, options);
     let authenticator = settings.security.authenticator()?;
     let threshold = settings.health.threshold;
@@ -77,22 +83,6 @@ async fn reading_store(
         ..options
     };
     Ok(Arc::new(store.reader(of_readers).await?))
-}
-
-fn parts(
-    settings: &Settings,
-    store: &Arc<MongoStore>,
-    reading: Arc<MongoStore>,
-    clock: Arc<dyn Clock>,
-) -> anyhow::Result<Parts> {
-    Ok(Parts {
-        events: store.clone(),
-        reading,
-        operating: store.clone(),
-        provisioning: provisioning(settings)?,
-        clock,
-        random: Arc::new(SystemRandom),
-    })
 }
 
 /// Adds the checks of `/healthcheck`. Returns the progress that the watch of the database reports.

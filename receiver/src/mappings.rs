@@ -1,23 +1,19 @@
 //! Mappings of plans, passed on to Abacus's provisioning service.
 
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use sampler_api as api;
 use sampler_domain::Id;
 use sampler_service::problem::Problem;
-use sampler_service::security::Grant;
 use sampler_upstream::{Mapped, Mapping};
 use tracing::warn;
 
+use crate::Caller;
 use crate::admission::Kind;
-use crate::events::client;
 use crate::failures::whole_seconds;
 use crate::json::Errors;
 use crate::problems::INVALID_EVENT;
-use crate::{Receiver, body, json, problems};
+use crate::{body, json, problems};
 
 /// Seconds after which it makes sense to come again when provisioning does not say.
 const RETRY_AFTER_BUSY: u64 = 5;
@@ -29,19 +25,16 @@ const RETRY_AFTER_BUSY: u64 = 5;
     request_body(content = api::Mapping, content_type = "application/json"),
     responses((status = 201, description = "At least one of the three was made, and the others existed.")),
 )]
-pub(crate) async fn map(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    request: Request<Body>,
-) -> Result<StatusCode, Problem> {
+pub(crate) async fn map(caller: Caller, request: Request<Body>) -> Result<StatusCode, Problem> {
+    let (receiver, grant) = (&caller.receiver, &caller.grant);
     grant.require_write()?;
-    let (client, max) = (client(&grant, ""), receiver.settings.limits.payload);
-    let body = body::read(request, &receiver, client, max).await?;
+    let max = receiver.settings.limits.payload;
+    let body = body::read(request, &caller, max).await?;
     let _counted = receiver.count(false)?;
     let given: api::Mapping = json::read(body.as_ref(), &INVALID_EVENT)?;
     grant.require(Some(&given.resource_id))?;
     let mapping = mapping(given)?;
-    let _turn = receiver.turn(Kind::Mapping, client, 1).await?;
+    let _turn = receiver.turn(Kind::Mapping, caller.client(), 1).await?;
     let Some(provisioning) = &receiver.parts.provisioning else {
         let detail = "The address of the provisioning service is not set at this receiver.";
         return Err(Problem::new(&problems::PROVISIONING_FAILED, detail));
@@ -86,9 +79,9 @@ fn segment(name: &str, text: String, errors: &mut Errors) -> Id {
     let id = Id::from_store(text.as_str());
     let leads_elsewhere = text == "." || text.contains("..") || text.contains(['/', '\\', '%']);
     if text.is_empty() {
-        errors.wrong(name, "It is missing or empty.");
+        errors.wrong(name, "The id is missing or empty.");
     } else if errors.id(name, text).is_some() && leads_elsewhere {
-        let detail = "It must not be \".\", nor contain \"/\", \"\\\", \"%\" or \"..\".";
+        let detail = "The id must not be \".\", nor contain \"/\", \"\\\", \"%\" or \"..\".";
         errors.wrong(name, detail);
     }
     id

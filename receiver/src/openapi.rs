@@ -1,7 +1,7 @@
 //! The description of the API, as `OpenAPI` 3.1, and the page on which it is read and tried.
 //!
 //! It is made from the handlers: each has its parameters and its answer above itself, and only
-//! described routes are served. The problems and headers of answers are in tables here.
+//! described routes are served. The problems and headers of answers are told here.
 
 #![allow(dead_code, reason = "of parameters only the description is used")]
 
@@ -9,146 +9,70 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
 use axum::extract::Path;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use sampler_api as api;
 use sampler_service::http::not_found;
-use sampler_service::problem::{ProblemType, kinds};
-use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::path::Operation;
-use utoipa::openapi::schema::{AllOfBuilder, ObjectBuilder, Schema, Type};
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{
-    ContentBuilder, OpenApi as Document, Ref, RefOr, Response as Answer, ResponseBuilder,
-};
-use utoipa::{IntoParams, Modify, OpenApi};
+use sampler_service::problem::ProblemType;
+use serde_json::{Value, json, to_value};
+use utoipa::openapi::OpenApi as Document;
+use utoipa::{IntoParams, OpenApi};
 use utoipa_swagger_ui::{Config, serve};
 
-use crate::problems::{
-    BODIES_THROTTLED, CUT_USAGE, DATABASE_UNAVAILABLE, ID_TAKEN, INVALID_BODY, INVALID_EVENT,
-    INVALID_QUERY, INVALID_UNTIL, MALFORMED_JSON, MAPPING_EXISTS, NO_OPEN_SPAN, NO_SUCH_CAUSE,
-    NO_SUCH_SPAN, NO_SUCH_USAGE, NOT_RESENDABLE, NOT_SUSPENDED, NOTHING_EXCLUDED, OPEN_SPAN,
-    OUTSIDE_SLACK, OVERLAPPING_START, PAYLOAD_TOO_LARGE, PRECONDITION_FAILED,
-    PRECONDITION_REQUIRED, PROVISIONING_BUSY, PROVISIONING_FAILED, QUERY_TOO_WIDE, REQUEST_TIMEOUT,
-    STOP_BEFORE_START, THROTTLED, TOO_MANY_RANGES, UNSUPPORTED_MEDIA_TYPE,
-};
-
-type Problems = &'static [&'static ProblemType];
+use crate::problems::{self, BODIES_THROTTLED};
 
 /// The problems of every request with a token: it is checked, and something may break.
-const ALWAYS: Problems = &[
-    &kinds::UNAUTHORIZED,
-    &kinds::FORBIDDEN,
-    &kinds::TOKEN_SERVER_UNAVAILABLE,
-    &kinds::INTERNAL,
-    &DATABASE_UNAVAILABLE,
-    &kinds::OVERLOADED,
-    &INVALID_QUERY,
-];
+const ALWAYS: &str = "unauthorized forbidden token-server-unavailable internal \
+                      database-unavailable overloaded invalid-query";
 
-/// The problems of every request with a body.
-const WITH_BODY: Problems = &[
-    &MALFORMED_JSON,
-    &REQUEST_TIMEOUT,
-    &PAYLOAD_TOO_LARGE,
-    &UNSUPPORTED_MEDIA_TYPE,
-    &BODIES_THROTTLED,
-];
+/// The problems of every request with a body, beside [`BODIES_THROTTLED`].
+const WITH_BODY: &str = "malformed-json request-timeout payload-too-large unsupported-media-type";
 
 /// The problems of a change that needs `If-Match`.
-const CONDITIONAL: Problems = &[&INVALID_BODY, &PRECONDITION_FAILED, &PRECONDITION_REQUIRED];
+const CONDITIONAL: &str = "precondition-failed precondition-required";
 
-const OF_EVENTS: Problems = &[&INVALID_EVENT, &ID_TAKEN, &OUTSIDE_SLACK];
-const OF_STARTS: Problems = &[&OPEN_SPAN, &OVERLAPPING_START, &THROTTLED];
-const OF_STOPS: Problems = &[&NO_OPEN_SPAN, &STOP_BEFORE_START];
+const OF_EVENTS: &str = "invalid-event id-taken outside-slack";
+const OF_STARTS: &str = "open-span overlapping-start throttled";
+const OF_STOPS: &str = "no-open-span stop-before-start";
 
 /// The problems of single operations.
-const OWN: &[(&str, &[Problems])] = &[
-    ("start", &[OF_EVENTS, OF_STARTS]),
-    ("stop", &[OF_EVENTS, OF_STOPS]),
-    ("update", &[OF_EVENTS, OF_STARTS, OF_STOPS]),
-    ("post_events", &[OF_EVENTS, OF_STARTS, OF_STOPS]),
-    (
-        "map_plan",
-        &[&[
-            &INVALID_EVENT,
-            &MAPPING_EXISTS,
-            &PROVISIONING_FAILED,
-            &PROVISIONING_BUSY,
-        ]],
-    ),
-    ("list_spans", &[&[&QUERY_TOO_WIDE]]),
-    ("sum_usages", &[&[&QUERY_TOO_WIDE, &CUT_USAGE]]),
-    ("get_span", &[&[&NO_SUCH_SPAN]]),
-    ("list_usages_of_span", &[&[&NO_SUCH_SPAN]]),
-    (
-        "resume_span",
-        &[CONDITIONAL, &[&NO_SUCH_SPAN, &NOT_SUSPENDED]],
-    ),
-    (
-        "skip_usage",
-        &[
-            CONDITIONAL,
-            &[
-                &NO_SUCH_SPAN,
-                &NOT_SUSPENDED,
-                &TOO_MANY_RANGES,
-                &INVALID_UNTIL,
-            ],
-        ],
-    ),
-    (
-        "resend_excluded",
-        &[CONDITIONAL, &[&NO_SUCH_SPAN, &NOTHING_EXCLUDED]],
-    ),
-    ("get_cause", &[&[&NO_SUCH_CAUSE]]),
-    ("resume_cause", &[&[&INVALID_BODY, &NO_SUCH_CAUSE]]),
-    (
-        "resend_usage",
-        &[&[&INVALID_BODY, &NO_SUCH_USAGE, &NOT_RESENDABLE]],
-    ),
-    ("set_control", &[CONDITIONAL]),
-];
+fn own(operation: &str) -> &'static [&'static str] {
+    match operation {
+        "start" => &[OF_EVENTS, OF_STARTS],
+        "stop" => &[OF_EVENTS, OF_STOPS],
+        "update" | "post_events" => &[OF_EVENTS, OF_STARTS, OF_STOPS],
+        "map_plan" => &["invalid-event mapping-exists provisioning-failed provisioning-busy"],
+        "list_spans" => &["query-too-wide"],
+        "sum_usages" => &["query-too-wide cut-usage"],
+        "get_span" | "list_usages_of_span" => &["no-such-span"],
+        "resume_span" => &["invalid-body no-such-span not-suspended"],
+        "skip_usage" => &["invalid-body no-such-span not-suspended too-many-ranges invalid-until"],
+        "resend_excluded" => &["invalid-body no-such-span nothing-excluded"],
+        "get_cause" => &["no-such-cause"],
+        "resume_cause" => &["invalid-body no-such-cause"],
+        "resend_usage" => &["invalid-body no-such-usage not-resendable"],
+        "set_control" => &["invalid-body"],
+        _ => &[],
+    }
+}
 
-/// The headers of answers that are no problems, and the operations that have them.
-const HEADERS: &[(&str, &str, &[&str])] = &[
-    (
-        "Location",
-        "The address of the span that was started.",
-        &["start", "update", "post_events"],
-    ),
-    (
-        "Idempotent-Replayed",
-        "`true`: the event was kept before.",
-        &["start", "stop", "update", "post_events"],
-    ),
-    (
-        "ETag",
-        "The entity tag, for `If-Match`.",
-        &[
-            "get_span",
-            "resume_span",
-            "skip_usage",
-            "resend_excluded",
-            "get_control",
-            "set_control",
-        ],
-    ),
-    (
-        "Link",
-        "The next page, as `rel=\"next\"`.",
-        &[
-            "list_spans",
-            "list_usages_of_span",
-            "sum_usages",
-            "list_unconfirmed",
-            "list_acts",
-        ],
-    ),
-];
+/// The headers of the answers of an operation that are no problems.
+fn headers(operation: &str) -> &'static [(&'static str, &'static str)] {
+    const LOCATION: (&str, &str) = ("Location", "The address of the span that was started.");
+    const REPLAYED: (&str, &str) = ("Idempotent-Replayed", "`true`: the event was kept before.");
+    match operation {
+        "start" | "update" | "post_events" => &[LOCATION, REPLAYED],
+        "stop" => &[REPLAYED],
+        "get_span" | "resume_span" | "skip_usage" | "resend_excluded" | "get_control"
+        | "set_control" => &[("ETag", "The entity tag, for `If-Match`.")],
+        "list_spans" | "list_usages_of_span" | "sum_usages" | "list_unconfirmed" | "list_acts" => {
+            &[("Link", "The next page, as `rel=\"next\"`.")]
+        }
+        _ => &[],
+    }
+}
 
 #[derive(OpenApi)]
 #[openapi(
@@ -159,7 +83,6 @@ const HEADERS: &[(&str, &str, &[&str])] = &[
     servers((url = ".", description = "This receiver.")),
     components(schemas(api::Problem)),
     security(("bearer" = [])),
-    modifiers(&Bearer),
     tags(
         (name = "Events", description = "The events of resource providers."),
         (name = "Mappings", description = "Plans of resources, and plans of Abacus."),
@@ -168,19 +91,6 @@ const HEADERS: &[(&str, &str, &[&str])] = &[
     ),
 )]
 pub(crate) struct Base;
-
-/// Requests have a token, where `SECURED` is true.
-struct Bearer;
-
-impl Modify for Bearer {
-    fn modify(&self, document: &mut Document) {
-        let scheme = Http::builder()
-            .scheme(HttpAuthScheme::Bearer)
-            .bearer_format("JWT");
-        let components = document.components.get_or_insert_default();
-        components.add_security_scheme("bearer", SecurityScheme::Http(scheme.build()));
-    }
-}
 
 /// The page of a list.
 #[derive(IntoParams)]
@@ -237,76 +147,71 @@ pub(crate) struct IfMatchParams {
     if_match: String,
 }
 
-/// Adds what the tables say of each operation.
-fn complete(document: &mut Document) {
-    for item in document.paths.paths.values_mut() {
-        let operations = [&mut item.get, &mut item.post, &mut item.put];
-        for operation in operations.into_iter().flatten() {
-            let id = operation.operation_id.clone().unwrap_or_default();
-            add_headers(operation, &id);
-            let has_body = operation.request_body.is_some();
-            let shared = [ALWAYS].into_iter().chain(has_body.then_some(WITH_BODY));
-            let own = OWN.iter().filter(|(of, _)| *of == id);
-            let kinds = shared.chain(own.flat_map(|(_, kinds)| *kinds).copied());
-            let mut by_status: BTreeMap<String, Vec<&ProblemType>> = BTreeMap::new();
-            for kind in kinds.flatten() {
-                let status = kind.status.as_u16().to_string();
-                by_status.entry(status).or_default().push(kind);
+/// The document with what all requests have in common, and with the headers and problems of each operation.
+fn completed(document: &Document) -> Value {
+    let mut document = to_value(document).expect("texts, numbers and lists of these");
+    let bearer = json!({ "type": "http", "scheme": "bearer", "bearerFormat": "JWT" });
+    document["components"]["securitySchemes"] = json!({ "bearer": bearer });
+    let paths = members(&mut document["paths"]);
+    for operation in paths.flat_map(|(_, path)| members(path).map(|(_, operation)| operation)) {
+        let id = operation["operationId"].as_str().unwrap_or_default();
+        let (headers, problems) = (headers(id), problems_of(id, operation));
+        for (_, answer) in members(&mut operation["responses"]) {
+            for (name, description) in headers {
+                let text = json!({ "description": description, "schema": { "type": "string" } });
+                answer["headers"][*name] = text;
             }
-            let refusals = by_status.into_iter();
-            let refusals = refusals.map(|(status, kinds)| (status, RefOr::T(refusal(&kinds))));
-            operation.responses.responses.extend(refusals);
+        }
+        for (status, kinds) in problems {
+            operation["responses"][status.to_string()] = refusal(&kinds);
         }
     }
+    document
 }
 
-fn add_headers(operation: &mut Operation, id: &str) {
-    for (name, description, _) in HEADERS.iter().filter(|(_, _, ids)| ids.contains(&id)) {
-        for response in operation.responses.responses.values_mut() {
-            let text = ObjectBuilder::new().schema_type(Type::String).build();
-            let header = HeaderBuilder::new()
-                .schema(Some(text))
-                .description(Some(*description));
-            if let RefOr::T(response) = response {
-                let headers = &mut response.headers;
-                headers.insert((*name).to_owned(), RefOr::T(header.build()));
-            }
-        }
+fn members(object: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
+    object.as_object_mut().into_iter().flatten()
+}
+
+/// The problems of an operation, by their status.
+fn problems_of(id: &str, operation: &Value) -> BTreeMap<u16, Vec<&'static ProblemType>> {
+    let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+    let is_conditional = parameters.any(|it| it["name"] == "If-Match");
+    let has_body = !operation["requestBody"].is_null();
+    let names = [ALWAYS].into_iter().chain(own(id).iter().copied());
+    let names = names.chain(has_body.then_some(WITH_BODY));
+    let names = names.chain(is_conditional.then_some(CONDITIONAL));
+    let all = problems::all();
+    let kinds = names
+        .flat_map(|names| names.split_ascii_whitespace())
+        .map(|name| {
+            let kind = all.iter().find(|kind| kind.slug == name);
+            *kind.expect("a kind of this name")
+        });
+    let mut by_status: BTreeMap<u16, Vec<_>> = BTreeMap::new();
+    for kind in kinds.chain(has_body.then_some(&BODIES_THROTTLED)) {
+        by_status
+            .entry(kind.status.as_u16())
+            .or_default()
+            .push(kind);
     }
+    by_status
 }
 
 /// The answer of one of these problems, which have the same status.
-fn refusal(kinds: &[&ProblemType]) -> Answer {
+fn refusal(kinds: &[&ProblemType]) -> Value {
     let described = kinds.iter().map(|kind| {
         let ProblemType { slug, title, .. } = kind;
         format!("[`{slug}`](/problems/{slug}): {title}")
     });
-    let content = ContentBuilder::new().schema(Some(problem_of(kinds)));
-    ResponseBuilder::new()
-        .description(described.collect::<Vec<_>>().join("; "))
-        .content("application/problem+json", content.build())
-        .build()
-}
-
-/// A problem document of one of these types.
-fn problem_of(kinds: &[&ProblemType]) -> Schema {
-    let uris = kinds.iter().map(|kind| kind.uri());
-    let uri = ObjectBuilder::new()
-        .schema_type(Type::String)
-        .enum_values(Some(uris))
-        .build();
-    let status = ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .enum_values(kinds.first().map(|kind| [kind.status.as_u16()]));
-    let of_kinds = ObjectBuilder::new()
-        .property("type", uri)
-        .property("status", status.build())
-        .build();
-    AllOfBuilder::new()
-        .item(Ref::from_schema_name("Problem"))
-        .item(of_kinds)
-        .build()
-        .into()
+    let uris: Vec<_> = kinds.iter().map(|kind| kind.uri()).collect();
+    let of_kinds =
+        json!({ "type": "object", "properties": { "type": { "type": "string", "enum": uris } } });
+    let schema = json!({ "allOf": [{ "$ref": "#/components/schemas/Problem" }, of_kinds] });
+    json!({
+        "description": described.collect::<Vec<_>>().join("; "),
+        "content": { "application/problem+json": { "schema": schema } },
+    })
 }
 
 /// Our own files alone. Swagger UI sets styles on its elements, and has its icons in its stylesheet.
@@ -318,10 +223,8 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 /// Serves the document, and the page on which it is read and tried: Swagger UI, whose files are part of the program.
 /// Both are public: they say nothing that the source does not. All addresses of the page are relative, so that they
 /// work below any prefix.
-pub(crate) fn routes(mut document: Document) -> Router {
-    complete(&mut document);
-    let text = document.to_json();
-    let text = Bytes::from(text.expect("texts, numbers and lists of these"));
+pub(crate) fn routes(document: &Document) -> Router {
+    let text = completed(document).to_string();
     let json = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     let config = Config::new(["../openapi.json"])
         .deep_linking(true)

@@ -1,9 +1,6 @@
 //! Query parameters: each is taken by its name, and all that are wrong are named at once.
 
-use std::convert::Infallible;
-
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
+use axum::http::Uri;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sampler_domain::{Id, Target, Timestamp};
@@ -22,44 +19,33 @@ const LIMIT_MAX: usize = 1_000;
 const CURSOR: &str = "cursor";
 
 /// The parameters of a request.
-#[derive(Default)]
 pub(crate) struct Parameters {
-    path: String,
-    given: Vec<(String, String)>,
+    uri: Uri,
     /// Those that were not taken yet.
     rest: Vec<(String, String)>,
     errors: Vec<FieldError>,
 }
 
-impl<S: Sync> FromRequestParts<S> for Parameters {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let query = parts.uri.query().unwrap_or_default();
-        let given: Vec<_> = form_urlencoded::parse(query.as_bytes())
-            .into_owned()
-            .collect();
-        Ok(Self {
-            path: parts.uri.path().to_owned(),
-            rest: given.clone(),
-            given,
-            errors: Vec::new(),
-        })
-    }
-}
-
 impl Parameters {
+    pub(crate) fn of(uri: &Uri) -> Self {
+        Self {
+            uri: uri.clone(),
+            rest: given(uri).collect(),
+            errors: Vec::new(),
+        }
+    }
+
     /// The value of a parameter. One that is given twice is wrong.
     fn take(&mut self, name: &str) -> Option<String> {
         let mut mine = self.rest.extract_if(.., |(given, _)| given == name);
         let (value, second) = (mine.next()?.1, mine.next());
         drop(mine);
         if second.is_some() {
-            self.complain(name, "It must be given once.");
+            self.complain(name, "The parameter must be given once.");
             return None;
         }
         if value.contains(char::REPLACEMENT_CHARACTER) {
-            self.complain(name, "It must be UTF-8, percent-encoded.");
+            self.complain(name, "The value must be UTF-8, percent-encoded.");
             return None;
         }
         Some(value)
@@ -76,8 +62,7 @@ impl Parameters {
         expected: &str,
         read: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
-        let text = self.take(name)?;
-        let value = read(&text);
+        let value = read(&self.take(name)?);
         if value.is_none() {
             self.complain(name, expected);
         }
@@ -87,7 +72,7 @@ impl Parameters {
     /// An id that is to be equal.
     pub(crate) fn id(&mut self, name: &str) -> Option<Id> {
         let id = Id::new(self.take(name)?);
-        id.map_err(|error| self.complain(name, &format!("It {error}.")))
+        id.map_err(|error| self.complain(name, &format!("The value {error}.")))
             .ok()
     }
 
@@ -104,13 +89,14 @@ impl Parameters {
 
     /// A condition that is there, or not.
     pub(crate) fn only_true(&mut self, name: &str) -> bool {
-        let is_true = |text: &str| (text == "true").then_some(true);
-        self.parsed(name, "It must be true.", is_true).is_some()
+        let is_true = |text: &str| (text == "true").then_some(());
+        self.parsed(name, "The value must be true.", is_true)
+            .is_some()
     }
 
     /// A time: milliseconds since the epoch, or RFC 3339.
     pub(crate) fn moment(&mut self, name: &str) -> Option<Timestamp> {
-        let expected = "It must be a time: whole milliseconds since the epoch, or RFC 3339.";
+        let expected = "The value must be whole milliseconds since the epoch, or RFC 3339.";
         // A plus that was not encoded means a space.
         self.parsed(name, expected, |text| {
             Timestamp::from_text(&text.replace(' ', "+"))
@@ -121,13 +107,13 @@ impl Parameters {
     pub(crate) fn time(&mut self) -> (Option<Timestamp>, Option<Timestamp>) {
         let (from, to) = (self.moment("from"), self.moment("to"));
         if from.zip(to).is_some_and(|(from, to)| from >= to) {
-            self.complain("to", "It must be later than from.");
+            self.complain("to", "The time must be later than from.");
         }
         (from, to)
     }
 
     pub(crate) fn limit(&mut self) -> usize {
-        let expected = format!("It must be a whole number from 1 to {LIMIT_MAX}.");
+        let expected = format!("The value must be a whole number from 1 to {LIMIT_MAX}.");
         let limit = self.parsed("limit", &expected, |text| {
             let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
             let limit = text.parse().ok().filter(|_| is_number)?;
@@ -148,45 +134,36 @@ impl Parameters {
         &mut self,
         is_of_list: impl FnOnce(&P) -> bool,
     ) -> Option<P> {
-        let expected = "It must be the cursor of a link to the next page of this list.";
+        let expected = "The value must be the cursor of a link to the next page of this list.";
         self.parsed(CURSOR, expected, |text| {
             let json = URL_SAFE_NO_PAD.decode(text).ok()?;
             serde_json::from_slice(&json).ok().filter(is_of_list)
         })
     }
 
-    /// Refuses wrong parameters, and those that were not taken.
-    ///
-    /// # Errors
-    /// 400 that names all of these.
-    pub(crate) fn finish(mut self) -> Result<Next, Problem> {
+    /// Refuses wrong parameters, and those that were not taken. The error names all of these.
+    pub(crate) fn finish(&mut self) -> Result<(), Problem> {
         for (name, _) in std::mem::take(&mut self.rest) {
             self.complain(&name, "There is no parameter of this name here.");
         }
         if self.errors.is_empty() {
-            let Self { path, given, .. } = self;
-            return Ok(Next { path, given });
+            return Ok(());
         }
         let detail = "Parameters of the query are unknown or wrong.";
-        Err(Problem::new(&problems::INVALID_QUERY, detail).errors(self.errors))
+        Err(Problem::new(&problems::INVALID_QUERY, detail).errors(self.errors.drain(..)))
     }
-}
 
-/// Addresses the pages behind one.
-pub(crate) struct Next {
-    path: String,
-    given: Vec<(String, String)>,
-}
-
-impl Next {
     /// The address of the page behind a position; all else is asked for as before.
-    pub(crate) fn page(&self, position: &impl Serialize) -> String {
+    pub(crate) fn next_page(&self, position: &impl Serialize) -> String {
         let json = serde_json::to_vec(position).expect("texts, numbers and lists of these");
         let mut query = Serializer::new(String::new());
-        let others = self.given.iter().filter(|(name, _)| name != CURSOR);
         query
-            .extend_pairs(others)
+            .extend_pairs(given(&self.uri).filter(|(name, _)| name != CURSOR))
             .append_pair(CURSOR, &URL_SAFE_NO_PAD.encode(json));
-        format!("{}?{}", self.path, query.finish())
+        format!("{}?{}", self.uri.path(), query.finish())
     }
+}
+
+fn given(uri: &Uri) -> impl Iterator<Item = (String, String)> {
+    form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).into_owned()
 }

@@ -8,21 +8,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::http::HeaderValue;
-use axum::http::header::{ETAG, LINK};
+use axum::http::header::{ETAG, HeaderName, HeaderValue, LINK};
 use axum::response::{IntoResponse, Response};
 use sampler_api::List;
 use sampler_domain::Id;
 use sampler_service::problem::Problem;
-use sampler_service::security::{Grant, Reach};
-use sampler_store::{Reading, StoreError, TargetFilter};
+use sampler_service::security::Reach;
+use sampler_store::{Reading, StoreError};
 use serde::Serialize;
 
-use crate::Receiver;
+use crate::Caller;
 use crate::admission::{Kind, Turn};
-use crate::events::client;
 use crate::failures::Task;
-use crate::parameters::Next;
+use crate::parameters::Parameters;
 
 /// How many requests may read from the store at the same time. Each holds a connection.
 pub const AT_ONCE: u32 = 2;
@@ -30,32 +28,54 @@ pub const AT_ONCE: u32 = 2;
 /// How long the database may work on one command of a request that reads.
 pub const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-impl Receiver {
-    /// Waits until a request may read.
-    ///
-    /// # Errors
-    /// 503 where the store is not prepared, or too many read.
-    pub(crate) async fn admit_reading(&self, grant: &Grant) -> Result<Turn, Problem> {
-        self.require_prepared()?;
-        self.turn(Kind::Read, client(grant, ""), 1).await
+impl Caller {
+    /// Waits until the request may read. 503 where the store is not prepared, or too many read.
+    pub(crate) async fn admit_reading(&self) -> Result<Turn, Problem> {
+        self.receiver.require_prepared()?;
+        self.receiver.turn(Kind::Read, self.client(), 1).await
     }
 
     /// Reads from the store, once it is the client's turn.
-    ///
-    /// # Errors
-    /// 503 where there is no turn in time, or the store does not answer.
-    pub(crate) async fn read_store<T, F>(
+    pub(crate) async fn read<T, F>(
         &self,
-        grant: &Grant,
         call: impl FnOnce(Arc<dyn Reading>) -> F,
     ) -> Result<T, Problem>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        let turn = self.admit_reading(grant).await?;
-        let read = to_its_end(turn, call(Arc::clone(&self.parts.reading))).await;
-        read.map_err(|failure| self.failed(Task::Read, &failure))
+        let turn = self.admit_reading().await?;
+        let read = to_its_end(turn, call(Arc::clone(&self.receiver.parts.reading))).await;
+        read.map_err(|failure| self.receiver.failed(Task::Read, &failure))
+    }
+
+    /// The same for a list, of `resource` alone where one is asked for. `call` is given the resources to which
+    /// the list is limited. Where the token allows reading none of them, the list is empty.
+    pub(crate) async fn read_list<T, F>(
+        &self,
+        resource: Option<Id>,
+        call: impl FnOnce(Arc<dyn Reading>, Option<Vec<Id>>) -> F,
+    ) -> Result<T, Problem>
+    where
+        T: Default + Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let resources = self.readable(resource.as_ref());
+        if resources.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(T::default());
+        }
+        self.read(|store| call(store, resources)).await
+    }
+
+    /// The resources to which reading is limited, of `resource` alone where one is asked for; none where it is not
+    /// limited.
+    pub(crate) fn readable(&self, resource: Option<&Id>) -> Option<Vec<Id>> {
+        let Reach::Resources(readable) = self.grant.readable() else {
+            return None;
+        };
+        let readable = readable.iter().map(Id::from_store);
+        let asked = readable.filter(|id| resource.is_none_or(|resource| resource == id));
+        Some(asked.collect())
     }
 }
 
@@ -76,46 +96,23 @@ where
         .unwrap_or_else(|ended| Err(StoreError::Unknown(Box::new(ended))))
 }
 
-/// The resources to which reading is limited; none where it is not.
-pub(crate) fn readable_resources(grant: &Grant) -> Option<Vec<Id>> {
-    match grant.readable() {
-        Reach::Everything => None,
-        Reach::Resources(resources) => Some(resources.iter().map(Id::from_store).collect()),
-    }
-}
-
-/// Limits a query for `target` to resources that the grant allows reading. Returns whether any is left.
-pub(crate) fn restrict(
-    resources: &mut Option<Vec<Id>>,
-    target: &TargetFilter,
-    grant: &Grant,
-) -> bool {
-    let Some(mut readable) = readable_resources(grant) else {
-        return true;
-    };
-    if let Some(resource) = target.get("resource_id") {
-        readable.retain(|id| id == resource);
-    }
-    let is_any_left = !readable.is_empty();
-    *resources = Some(readable);
-    is_any_left
-}
-
 /// A page of a list, and the address of the next one, if there is one.
 pub(crate) struct Paged<T> {
     items: Vec<T>,
     next: Option<String>,
 }
 
-impl<T> Paged<T> {
-    pub(crate) fn whole(items: Vec<T>) -> Self {
-        Self { items, next: None }
-    }
-
-    /// A page, behind whose position there are more.
-    pub(crate) fn new(items: Vec<T>, next: &Next, position: Option<&impl Serialize>) -> Self {
-        let next = position.map(|position| next.page(position));
-        Self { items, next }
+impl Parameters {
+    /// The page of a list, behind whose position there are more.
+    pub(crate) fn page<T>(
+        &self,
+        items: impl Iterator<Item = T>,
+        position: Option<impl Serialize>,
+    ) -> Paged<T> {
+        Paged {
+            items: items.collect(),
+            next: position.map(|position| self.next_page(&position)),
+        }
     }
 }
 
@@ -132,7 +129,7 @@ impl<T: Serialize> IntoResponse for Paged<T> {
 }
 
 /// One thing with its entity tag.
-pub(crate) type Tagged<T> = ([(axum::http::HeaderName, HeaderValue); 1], Json<T>);
+pub(crate) type Tagged<T> = ([(HeaderName, HeaderValue); 1], Json<T>);
 
 /// One thing with the tag of its version, which each change increases. So what was changed and set back counts
 /// as changed.

@@ -4,24 +4,22 @@
 //! An operator changes what was read: the entity tag in `If-Match` must be that of the span as it is now, and
 //! the change is conditional on its version.
 
-use std::sync::Arc;
-
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::Request;
 use sampler_api as api;
 use sampler_domain::{Change, ChangeKind, Changed, EXCLUDED_MAX, SkipRefusal, Span, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem};
-use sampler_service::security::Grant;
+use sampler_store::AuditRecord;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::acts::{IfMatch, NewAuditRecord, stale};
+use crate::Caller;
+use crate::acts::{IfMatch, reason, stale};
 use crate::json::Errors;
 use crate::openapi::IfMatchParams;
+use crate::problems;
 use crate::reading::Tagged;
-use crate::spans::{IdPath, location, shown_span};
-use crate::{Receiver, problems};
+use crate::spans::{IdPath, address, shown_span};
 
 #[utoipa::path(
     post, path = "/v1/spans/{id}/resume", operation_id = "resume_span", tag = "Operating",
@@ -32,14 +30,12 @@ use crate::{Receiver, problems};
     responses((status = 200, description = "The span as it is now.", body = api::Span)),
 )]
 pub(crate) async fn resume(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
+    caller: Caller,
     id: IdPath,
     request: Request<Body>,
 ) -> Result<Tagged<api::Span>, Problem> {
-    let read = |body: api::Reason, _: &mut Errors| (body.reason, ());
-    let decide = |span: &Span, (), now: Timestamp| span.to_resume(now).ok_or_else(not_suspended);
-    let resumed = receiver.act_on_span("span.resume", &grant, id, request, read, decide);
+    let decide = |span: &Span, (), now| span.to_resume(now).ok_or_else(not_suspended);
+    let resumed = caller.act_on_span("span.resume", id, request, reason, decide);
     resumed.await
 }
 
@@ -52,8 +48,7 @@ pub(crate) async fn resume(
     responses((status = 200, description = "The span as it is now.", body = api::Span)),
 )]
 pub(crate) async fn skip(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
+    caller: Caller,
     id: IdPath,
     request: Request<Body>,
 ) -> Result<Tagged<api::Span>, Problem> {
@@ -62,7 +57,7 @@ pub(crate) async fn skip(
         (body.reason, until)
     };
     let decide = |span: &Span, until, now| span.to_skip(until, now).map_err(not_skipped);
-    let skipped = receiver.act_on_span("span.skip", &grant, id, request, read, decide);
+    let skipped = caller.act_on_span("span.skip", id, request, read, decide);
     skipped.await
 }
 
@@ -75,8 +70,7 @@ pub(crate) async fn skip(
     responses((status = 200, description = "The span as it is now.", body = api::Span)),
 )]
 pub(crate) async fn resend(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
+    caller: Caller,
     id: IdPath,
     request: Request<Body>,
 ) -> Result<Tagged<api::Span>, Problem> {
@@ -84,7 +78,7 @@ pub(crate) async fn resend(
         let from = body.from.and_then(|from| errors.time("from", &from));
         let to = body.to.and_then(|to| errors.time("to", &to));
         if from.zip(to).is_some_and(|(from, to)| from >= to) {
-            errors.wrong("to", "It must be later than from.");
+            errors.wrong("to", "The time must be later than from.");
         }
         (body.reason, (from, to))
     };
@@ -92,46 +86,45 @@ pub(crate) async fn resend(
         let change = span.to_resend(from, to, now);
         change.ok_or_else(nothing_excluded)
     };
-    let resent = receiver.act_on_span("span.resend", &grant, id, request, read, decide);
+    let resent = caller.act_on_span("span.resend", id, request, read, decide);
     resent.await
 }
 
-impl Receiver {
+impl Caller {
     /// Reads the request and the span, decides the change, records the action in the audit trail, and makes the
     /// change. Answers with the span as it is after that.
     async fn act_on_span<B: DeserializeOwned, T: Send>(
         &self,
-        kind: &'static str,
-        grant: &Grant,
+        act: &str,
         id: IdPath,
         request: Request<Body>,
         read: impl FnOnce(B, &mut Errors) -> (String, T),
         decide: impl FnOnce(&Span, T, Timestamp) -> Result<Change, Problem>,
     ) -> Result<Tagged<api::Span>, Problem> {
         // 403 comes before 428.
-        grant.require_admin()?;
+        self.grant.require_admin()?;
         let if_match = IfMatch::of(request.headers())?;
-        let asked = self.admit_action(grant, request, read).await?;
-        let span = self.span(grant, id).await?;
+        let asked = self.admit_action(request, read).await?;
+        let span = self.span(id).await?;
         if_match.require(span.processing.version)?;
-        let now = self.parts.clock.now();
+        let parts = &self.receiver.parts;
+        let now = parts.clock.now();
         let change = decide(&span, asked.fields, now)?;
         // No action changes the ledger. A read after the action could fail, although the action is done.
-        let ledger = self.ledger_of(grant, &span).await?;
-        let record = NewAuditRecord {
-            kind,
-            subject: location(&span.id).to_str().unwrap_or_default().to_owned(),
+        let ledger = self.ledger_of(&span).await?;
+        let states = [summary(&span), summary_after(&span, &change)];
+        let record = AuditRecord {
             span: Some(span.id.to_string()),
-            reason: asked.reason,
-            before: summary(&span),
-            after: summary_after(&span, &change),
+            ..self.record(act, address(&span.id), asked.reason, states)
         };
         let changing = async {
-            let operating = &self.parts.operating;
-            let changed = operating.change_by_operator(&span, &change, now).await;
+            let changed = parts
+                .operating
+                .change_by_operator(&span, &change, now)
+                .await;
             changed.map(|changed| changed == Changed::Made)
         };
-        self.perform(grant, record, changing, stale).await?;
+        self.perform(record, changing, stale).await?;
         Ok(shown_span(&change.after, now, ledger))
     }
 }
@@ -157,13 +150,15 @@ fn not_skipped(refusal: SkipRefusal) -> Problem {
             return Problem::new(&problems::TOO_MANY_RANGES, detail);
         }
         SkipRefusal::NoBoundary => {
-            "It must be a boundary of the span's dimension, or the end of the span."
+            "The time must be a boundary of the span's dimension, or the end of the span."
         }
-        SkipRefusal::TooEarly => "It must not be earlier than the end of the refused interval.",
-        SkipRefusal::AfterEnd => "It must not be later than the end of the span.",
-        SkipRefusal::InFuture => "It must not be in the future.",
+        SkipRefusal::TooEarly => {
+            "The time must not be earlier than the end of the refused interval."
+        }
+        SkipRefusal::AfterEnd => "The time must not be later than the end of the span.",
+        SkipRefusal::InFuture => "The time must not be in the future.",
         SkipRefusal::LeadsBack => {
-            "The refused interval is a correction, which is skipped without it."
+            "The refused interval is a correction, which is skipped without a time."
         }
     };
     let error = FieldError::new(Pointer::root().field("until"), detail);

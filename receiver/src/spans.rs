@@ -1,22 +1,22 @@
 //! Lists of spans, and single spans.
 
-use std::borrow::Cow;
-use std::sync::Arc;
+use std::fmt::Write as _;
 
+use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
 use axum::http::HeaderValue;
+use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sampler_api as api;
 use sampler_domain::{Again, Excluded, Id, SUSPENDED_DUE_AT, Span, SpanId, SpanState, Timestamp};
 use sampler_service::problem::Problem;
-use sampler_service::security::Grant;
-use sampler_store::{LedgerSum, SpanQuery};
+use sampler_store::{LedgerSum, Reading, SpanPage, SpanQuery, StoreError};
 
+use crate::Caller;
 use crate::openapi::{OfTarget, PageParams, Time};
 use crate::parameters::Parameters;
-use crate::reading::{Paged, Tagged, readable_resources, restrict, tagged};
-use crate::{Receiver, problems};
+use crate::problems;
+use crate::reading::{Paged, Tagged, tagged};
 
 /// The characters that are percent-encoded in a segment of a path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
@@ -45,34 +45,43 @@ pub(crate) type IdPath = Result<Path<String>, PathRejection>;
     ),
     responses((status = 200, description = "A page of spans.", body = api::List<api::Span>)),
 )]
-pub(crate) async fn list(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    mut parameters: Parameters,
-) -> Result<Paged<api::Span>, Problem> {
+pub(crate) async fn list(caller: Caller) -> Result<Paged<api::Span>, Problem> {
+    let mut parameters = caller.parameters();
     let is_received = |text: &str| (text == "received").then_some(());
-    let order = parameters.parsed("order", "It must be received.", is_received);
+    let order = parameters.parsed("order", "The value must be received.", is_received);
     let mut query = read_query(&mut parameters);
     let alone = SpanQuery {
         limit: query.limit,
         ..SpanQuery::default()
     };
     if order.is_some() && query != alone {
-        parameters.complain("order", "It goes with no other parameter than limit.");
+        parameters.complain("order", "The parameter goes with limit alone.");
     }
-    let next = parameters.finish()?;
-    if order.is_some() {
-        return receiver.newest(&grant, query.limit.min(NEWEST_MAX)).await;
+    parameters.finish()?;
+    if order.is_none() {
+        require_narrow(&query)?;
     }
-    require_narrow(&query)?;
-    if !restrict(&mut query.resources, &query.target, &grant) {
-        return Ok(Paged::whole(Vec::new()));
-    }
-    let page = receiver.read_store(&grant, |store| async move { store.spans(&query).await });
-    let page = page.await?;
-    let now = receiver.parts.clock.now();
-    let items = page.spans.iter().map(|span| shown(span, now)).collect();
-    Ok(Paged::new(items, &next, page.next.as_ref()))
+    let resource = query.target.get("resource_id").cloned();
+    let page = caller.read_list(resource, |store, resources| async move {
+        query.resources = resources;
+        match order {
+            Some(()) => newest(&*store, query).await,
+            None => store.spans(&query).await,
+        }
+    });
+    let (page, now) = (page.await?, caller.receiver.parts.clock.now());
+    Ok(parameters.page(page.spans.iter().map(|span| shown(span, now)), page.next))
+}
+
+/// The spans that were received last, of all targets. With the scope of single resources, those of them that
+/// started last.
+async fn newest(store: &dyn Reading, mut query: SpanQuery) -> Result<SpanPage, StoreError> {
+    query.limit = query.limit.min(NEWEST_MAX);
+    let spans = match query.resources {
+        None => store.newest_spans(query.limit).await?,
+        Some(_) => store.spans(&query).await?.spans,
+    };
+    Ok(SpanPage { spans, next: None })
 }
 
 #[utoipa::path(
@@ -81,60 +90,30 @@ pub(crate) async fn list(
     params(("id" = String, Path, description = "The id of the span.")),
     responses((status = 200, description = "The span.", body = api::Span)),
 )]
-pub(crate) async fn get(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    id: IdPath,
-    parameters: Parameters,
-) -> Result<Tagged<api::Span>, Problem> {
-    parameters.finish()?;
-    let span = receiver.span(&grant, id).await?;
-    let ledger = receiver.ledger_of(&grant, &span).await?;
-    Ok(shown_span(&span, receiver.parts.clock.now(), ledger))
+pub(crate) async fn get(caller: Caller, id: IdPath) -> Result<Tagged<api::Span>, Problem> {
+    caller.parameters().finish()?;
+    let span = caller.span(id).await?;
+    let ledger = caller.ledger_of(&span).await?;
+    Ok(shown_span(&span, caller.receiver.parts.clock.now(), ledger))
 }
 
-impl Receiver {
-    /// The spans that were received last, of all targets. With the scope of single resources, those of
-    /// them that started last.
-    async fn newest(&self, grant: &Grant, limit: usize) -> Result<Paged<api::Span>, Problem> {
-        let query = SpanQuery {
-            resources: readable_resources(grant),
-            limit,
-            ..SpanQuery::default()
-        };
-        let found = self.read_store(grant, |store| async move {
-            match &query.resources {
-                None => store.newest_spans(limit).await,
-                Some(resources) if resources.is_empty() => Ok(Vec::new()),
-                Some(_) => store.spans(&query).await.map(|page| page.spans),
-            }
-        });
-        let (found, now) = (found.await?, self.parts.clock.now());
-        let items = found.iter().map(|span| shown(span, now)).collect();
-        Ok(Paged::whole(items))
-    }
-
-    /// The span of an address. It counts as missing where the grant does not allow reading it.
-    pub(crate) async fn span(&self, grant: &Grant, id: IdPath) -> Result<Span, Problem> {
+impl Caller {
+    /// The span of an address. It counts as missing where the token does not allow reading it.
+    pub(crate) async fn span(&self, id: IdPath) -> Result<Span, Problem> {
         // A segment that is not UTF-8 is the id of no span.
         let Ok(Path(id)) = id else {
             return Err(no_such_span());
         };
-        let resources = readable_resources(grant);
-        let found = self.read_store(grant, |store| async move {
-            store.span(&id, resources.as_deref()).await
-        });
+        let resources = self.readable(None);
+        let found = self.read(|store| async move { store.span(&id, resources.as_deref()).await });
         found.await?.ok_or_else(no_such_span)
     }
 
     /// What the entries of a span add up to, read independently of the span.
-    pub(crate) async fn ledger_of(&self, grant: &Grant, span: &Span) -> Result<LedgerSum, Problem> {
+    pub(crate) async fn ledger_of(&self, span: &Span) -> Result<LedgerSum, Problem> {
         let (id, target) = (span.id.clone(), span.target.clone());
-        let read = self.read_store(
-            grant,
-            |store| async move { store.ledger_of(&id, &target).await },
-        );
-        read.await
+        self.read(|store| async move { store.ledger_of(&id, &target).await })
+            .await
     }
 }
 
@@ -156,12 +135,12 @@ fn read_query(parameters: &mut Parameters) -> SpanQuery {
         ..SpanQuery::default()
     };
     let names = SpanState::NAMES.join(", ");
-    let expected = format!("It must be one of {names}.");
+    let expected = format!("The value must be one of {names}.");
     query.state = parameters.parsed("state", &expected, SpanState::from_name);
-    let expected = "It must be the id of a cause, as in /v1/suspended.";
+    let expected = "The value must be the id of a cause, as in /v1/suspended.";
     query.cause = parameters.parsed("cause", expected, |text| text.parse().ok());
     if query.cause.is_some() && query.state != Some(SpanState::Suspended) {
-        parameters.complain("cause", "It needs state=suspended.");
+        parameters.complain("cause", "The parameter needs state=suspended.");
     }
     (query.from, query.to) = parameters.time();
     query.after = parameters.cursor();
@@ -185,11 +164,26 @@ fn no_such_span() -> Problem {
     Problem::new(&problems::NO_SUCH_SPAN, detail)
 }
 
+/// The address of a span. Each answer to a start has one.
+pub(crate) fn address(id: &SpanId) -> String {
+    let mut address = String::with_capacity(64);
+    address.push_str("/v1/spans/");
+    let written = match id {
+        // As one number: to write byte by byte is slow.
+        SpanId::ObjectId(bytes) => {
+            let mut number = [0; 16];
+            number[4..].copy_from_slice(bytes);
+            write!(address, "{:024x}", u128::from_be_bytes(number))
+        }
+        SpanId::Text(text) => write!(address, "{}", utf8_percent_encode(text, SEGMENT)),
+    };
+    written.expect("a text takes everything");
+    address
+}
+
 pub(crate) fn location(id: &SpanId) -> HeaderValue {
-    let id = id.to_string();
-    let segment = Cow::from(utf8_percent_encode(&id, SEGMENT));
-    HeaderValue::try_from(["/v1/spans/", &segment].concat())
-        .expect("what is percent-encoded is ASCII")
+    let address = Bytes::from(address(id));
+    HeaderValue::from_maybe_shared(address).expect("what is percent-encoded is ASCII")
 }
 
 /// A span as the API shows it at this time, without the ledger.
@@ -198,6 +192,8 @@ fn shown(span: &Span, now: Timestamp) -> api::Span {
     let planned = processing.planned.as_ref();
     // Nothing is left to do for one that is complete, and a suspended one waits for its cause.
     let is_due = !processing.complete && processing.due_at != SUSPENDED_DUE_AT;
+    let failure = processing.failure.as_ref();
+    let proof = span.proof(now);
     api::Span {
         id: span.id.to_string(),
         target: span.target.clone().into(),
@@ -214,24 +210,27 @@ fn shown(span: &Span, now: Timestamp) -> api::Span {
             end: planned.interval.end,
             usage_id: planned.usage_guid.clone(),
         }),
-        delivery: delivery(span),
+        delivery: api::Delivery {
+            attempts: failure.map_or(0, |failure| failure.attempts),
+            unanswered: planned.is_some_and(|planned| planned.unanswered),
+            last_error: failure.map(|failure| api::LastError {
+                at: failure.at,
+                status: failure.status,
+                error: failure.error.clone(),
+            }),
+        },
         excluded: processing.excluded.iter().map(excluded).collect(),
         again: processing.again.iter().map(again).collect(),
-        proof: proof(span, now),
-    }
-}
-
-fn delivery(span: &Span) -> api::Delivery {
-    let planned = span.processing.planned.as_ref();
-    let failure = span.processing.failure.as_ref();
-    api::Delivery {
-        attempts: failure.map_or(0, |failure| failure.attempts),
-        unanswered: planned.is_some_and(|planned| planned.unanswered),
-        last_error: failure.map(|failure| api::LastError {
-            at: failure.at,
-            status: failure.status,
-            error: failure.error.clone(),
-        }),
+        proof: api::Proof {
+            used: proof.used,
+            billed: proof.billed,
+            skipped: proof.skipped,
+            unanswered: proof.unanswered,
+            unsampled: proof.unsampled,
+            usages: None,
+            ledger: None,
+            difference: None,
+        },
     }
 }
 
@@ -256,19 +255,5 @@ fn again(again: &Again) -> api::Excluded {
             ..left
         },
         _ => left,
-    }
-}
-
-fn proof(span: &Span, now: Timestamp) -> api::Proof {
-    let proof = span.proof(now);
-    api::Proof {
-        used: proof.used,
-        billed: proof.billed,
-        skipped: proof.skipped,
-        unanswered: proof.unanswered,
-        unsampled: proof.unsampled,
-        usages: None,
-        ledger: None,
-        difference: None,
     }
 }

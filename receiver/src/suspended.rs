@@ -1,25 +1,23 @@
 //! Causes under which spans are suspended, and the operator's action on one: all its spans are resumed.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{Request, StatusCode};
 use sampler_api as api;
-use sampler_domain::{CauseId, Id, Timestamp};
+use sampler_domain::CauseId;
 use sampler_service::problem::Problem;
-use sampler_service::security::Grant;
 use sampler_store::{CauseQuery, Resumption, StoreError, SuspendedCause};
 use serde_json::{json, to_value};
 use tokio::time::Instant;
 
-use crate::acts::NewAuditRecord;
-use crate::parameters::Parameters;
-use crate::reading::{Paged, readable_resources};
+use crate::Caller;
+use crate::acts::reason;
+use crate::problems;
+use crate::reading::Paged;
 use crate::spans::IdPath;
-use crate::{Receiver, problems};
 
 /// Causes of a list.
 const LIMIT: usize = 1_000;
@@ -40,19 +38,19 @@ const REFUSALS: u32 = 1_000_000;
     params(("resource_id" = Option<String>, Query, description = "Only causes of this resource.", example = "postgres")),
     responses((status = 200, description = "At most 1,000 causes.", body = api::List<api::Cause>)),
 )]
-pub(crate) async fn list(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    mut parameters: Parameters,
-) -> Result<Paged<api::Cause>, Problem> {
+pub(crate) async fn list(caller: Caller) -> Result<Paged<api::Cause>, Problem> {
+    let mut parameters = caller.parameters();
     let resource = parameters.id("resource_id");
     parameters.finish()?;
-    let query = CauseQuery {
-        resources: resources_of(&grant, resource),
-        limit: LIMIT,
-    };
-    let causes = receiver.read_store(&grant, |store| async move { store.causes(&query).await });
-    Ok(Paged::whole(causes.await?.iter().map(shown).collect()))
+    let causes = caller.read_list(resource.clone(), |store, resources| async move {
+        let resources = resources.or(resource.map(|resource| vec![resource]));
+        let query = CauseQuery {
+            resources,
+            limit: LIMIT,
+        };
+        store.causes(&query).await
+    });
+    Ok(parameters.page(causes.await?.iter().map(shown), None::<()>))
 }
 
 #[utoipa::path(
@@ -61,17 +59,11 @@ pub(crate) async fn list(
     params(("cause" = String, Path, description = "The id of the cause.")),
     responses((status = 200, description = "The cause.", body = api::Cause)),
 )]
-pub(crate) async fn get(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
-    cause: IdPath,
-    parameters: Parameters,
-) -> Result<Json<api::Cause>, Problem> {
-    parameters.finish()?;
-    let found = receiver.cause(&grant, cause).await?;
-    let resource = &found.cause.resource_id;
-    let readable = readable_resources(&grant);
-    if readable.is_some_and(|readable| !readable.contains(resource)) {
+pub(crate) async fn get(caller: Caller, cause: IdPath) -> Result<Json<api::Cause>, Problem> {
+    caller.parameters().finish()?;
+    let found = caller.cause(cause).await?;
+    let readable = caller.readable(Some(&found.cause.resource_id));
+    if readable.is_some_and(|readable| readable.is_empty()) {
         return Err(no_such_cause());
     }
     Ok(Json(shown(&found)))
@@ -86,55 +78,44 @@ pub(crate) async fn get(
     responses((status = 202, description = "Workers sample them.", body = api::Resumed)),
 )]
 pub(crate) async fn resume(
-    State(receiver): State<Arc<Receiver>>,
-    grant: Grant,
+    caller: Caller,
     cause: IdPath,
     request: Request<Body>,
 ) -> Result<(StatusCode, Json<api::Resumed>), Problem> {
-    let read = |body: api::Reason, _: &mut _| (body.reason, ());
-    let asked = receiver.admit_action(&grant, request, read).await?;
-    let cause = receiver.cause(&grant, cause).await?;
-    let record = NewAuditRecord {
-        kind: "cause.resume",
-        subject: format!("/v1/suspended/{}", cause.id),
-        span: None,
-        reason: asked.reason,
-        before: to_value(shown(&cause)).unwrap_or_default(),
-        after: json!({ "resuming": cause.spans }),
-    };
+    let asked = caller.admit_action(request, reason).await?;
+    let cause = caller.cause(cause).await?;
+    let subject = format!("/v1/suspended/{}", cause.id);
+    let before = to_value(shown(&cause)).unwrap_or_default();
+    let states = [before, json!({ "resuming": cause.spans })];
+    let record = caller.record("cause.resume", subject, asked.reason, states);
     let mut resumed = 0;
     let resuming = async {
-        let until = receiver.parts.clock.now();
-        resumed = receiver.resume_until(cause.id, until).await?;
+        resumed = caller.resume_all(cause.id).await?;
         Ok(resumed > 0)
     };
-    let resuming = receiver.perform(&grant, record, resuming, no_such_cause);
-    resuming.await?;
+    caller.perform(record, resuming, no_such_cause).await?;
     Ok((StatusCode::ACCEPTED, Json(api::Resumed { resumed })))
 }
 
-impl Receiver {
-    async fn cause(&self, grant: &Grant, cause: IdPath) -> Result<SuspendedCause, Problem> {
-        let id = cause
-            .ok()
-            .and_then(|Path(id)| id.parse::<CauseId>().ok())
-            .ok_or_else(no_such_cause)?;
-        let found = self.read_store(grant, |store| async move { store.cause(id).await });
+impl Caller {
+    async fn cause(&self, cause: IdPath) -> Result<SuspendedCause, Problem> {
+        let id = cause.ok().and_then(|Path(id)| id.parse::<CauseId>().ok());
+        let id = id.ok_or_else(no_such_cause)?;
+        let found = self.read(|store| async move { store.cause(id).await });
         found.await?.ok_or_else(no_such_cause)
     }
 
-    /// Resumes the spans that were suspended for a cause by `until`, as many as the time allows.
-    async fn resume_until(&self, cause: CauseId, until: Timestamp) -> Result<u64, StoreError> {
-        let began = Instant::now();
-        let resumption = Resumption {
-            now: until,
-            refusals: REFUSALS,
-        };
+    /// Resumes the spans that are suspended for a cause by now, as many as the time allows.
+    async fn resume_all(&self, cause: CauseId) -> Result<u64, StoreError> {
+        let (began, parts) = (Instant::now(), &self.receiver.parts);
+        let now = parts.clock.now();
+        let refusals = REFUSALS;
         let mut resumed = 0;
         loop {
-            let operating = &self.parts.operating;
-            let batch = operating
-                .resume_batch(cause, until, resumption, BATCH)
+            let resumption = Resumption { now, refusals };
+            let batch = parts
+                .operating
+                .resume_batch(cause, now, resumption, BATCH)
                 .await?;
             resumed += batch;
             if batch == 0 || began.elapsed() >= TIME_MAX {
@@ -142,16 +123,6 @@ impl Receiver {
             }
         }
     }
-}
-
-/// The resources whose causes are listed; none where these are all.
-fn resources_of(grant: &Grant, resource: Option<Id>) -> Option<Vec<Id>> {
-    let readable = readable_resources(grant);
-    let Some(resource) = resource else {
-        return readable;
-    };
-    let is_readable = readable.is_none_or(|readable| readable.contains(&resource));
-    Some(is_readable.then_some(resource).into_iter().collect())
 }
 
 fn no_such_cause() -> Problem {

@@ -47,7 +47,7 @@ async fn run(settings: Settings, mut startup: Startup) -> anyhow::Result<()> {
     startup.metrics.read(move || measured.measure());
     check_database(&store, &mut startup.health);
     // Health is served from the beginning: indexing a large collection takes its time.
-    let help = problem::routes(problem::kinds::ALL.iter().collect());
+    let help = problem::routes();
     let serving = startup.listen(access, help).await?;
     let working = async {
         let policy = settings.sampling.policy();

@@ -8,7 +8,6 @@
 mod control;
 mod events;
 pub mod given;
-mod link;
 mod operations;
 mod problem;
 mod spans;
@@ -17,6 +16,7 @@ mod usages;
 pub use sampler_domain::{Timestamp, text, units};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use url::form_urlencoded;
 use utoipa::ToSchema;
 
 pub use control::{Control, ControllerSettings, SamplingControl, StartRates};
@@ -24,7 +24,6 @@ pub use events::{
     Batch, BatchResult, CloudEvent, CloudEventData, Event, EventType, GivenMeasure, Mapping,
     StartEvent, StopEvent, UpdateEvent,
 };
-pub use link::next_cursor_in;
 pub use operations::{
     Act, Backlog, Cause, Closing, Healthy, Reason, ResendRequest, Resumed, SkipRequest,
 };
@@ -110,4 +109,37 @@ pub fn measures(measures: &[sampler_domain::Measure]) -> Vec<Measure> {
         quantity: it.quantity.as_json().clone(),
     };
     measures.iter().map(measure).collect()
+}
+
+/// The cursor in the address of the next page, as a receiver writes it in the header `Link` (RFC 8288).
+pub fn next_cursor_in(link: &str) -> Option<String> {
+    let (address, _) = link.split_once(">; rel=\"next\"")?;
+    let (_, query) = address.rsplit_once('?')?;
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let (_, cursor) = pairs.find(|(name, _)| name == "cursor")?;
+    Some(cursor.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_cursor_of_the_next_page() {
+        for (header, cursor) in [
+            (
+                "</v1/spans?cursor=a%2Bb&limit=2>; rel=\"next\"",
+                Some("a+b"),
+            ),
+            (
+                "<https://inner:1/v1/spans?a=%3Fcursor%3Db&cursor=x>; rel=\"next\"",
+                Some("x"),
+            ),
+            ("</v1/spans?cursor=y>; rel=\"prev\"", None),
+            ("</v1/spans>; rel=\"next\"", None),
+            ("", None),
+        ] {
+            assert_eq!(next_cursor_in(header).as_deref(), cursor, "{header}");
+        }
+    }
 }

@@ -145,8 +145,8 @@ async fn every_wrong_value_is_named() {
 /// A member that was forgotten would be set back to its default.
 #[rustfmt::skip]
 fn misfits() -> Vec<(&'static str, Option<Value>, &'static str)> {
-    let (missing, unknown) = ("It is missing.", "There is no field of this name.");
-    let (object, number) = ("It must be an object.", "It must be a number.");
+    let (missing, unknown) = ("The field is missing.", "There is no field of this name.");
+    let (object, number) = ("The value must be an object.", "The value must be a number.");
     vec![
         ("/starts", Some(json!([100, {}])), object),
         ("/starts/rate", Some(json!("5")), number),
@@ -155,10 +155,10 @@ fn misfits() -> Vec<(&'static str, Option<Value>, &'static str)> {
         ("/starts/resources", Some(json!([])), object),
         ("/starts/resources/a", Some(json!("5")), number),
         ("/sampling", None, missing),
-        ("/sampling/paused", Some(json!(1)), "It must be true or false."),
+        ("/sampling/paused", Some(json!(1)), "The value must be true or false."),
         ("/controller", Some(json!([])), object),
         ("/controller/kd", None, missing),
-        ("/reason", Some(json!(["why"])), "It must be a string."),
+        ("/reason", Some(json!(["why"])), "The value must be a string."),
         ("/more", Some(json!(1)), unknown),
         ("/starts/more", Some(json!(1)), unknown),
         ("/controller/x", Some(json!(1)), unknown),

@@ -10,10 +10,9 @@ use sampler_testkit::workspace_dir;
 use similar::TextDiff;
 
 /// Documents: the path of each, and the program and argument whose output it is.
-const GENERATED: [(&str, &str, &str); 5] = [
+const GENERATED: [(&str, &str, &str); 4] = [
     ("docs/settings-receiver.md", RECEIVER, "--help-settings"),
     ("docs/settings-worker.md", WORKER, "--help-settings"),
-    ("docs/errors.md", RECEIVER, "--help-errors"),
     ("docs/metrics-receiver.md", RECEIVER, "--help-metrics"),
     ("docs/metrics-worker.md", WORKER, "--help-metrics"),
 ];

@@ -1,19 +1,17 @@
-//! Errors as answers: problem documents (RFC 9457); and their catalogue, as a document, and at `GET /problems/{name}`.
+//! Errors as answers: problem documents (RFC 9457).
 
 pub mod kinds;
 
 use std::fmt::Write as _;
 
-use axum::extract::Path;
+use axum::Json;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 pub use http::StatusCode;
-pub use kinds::ProblemType;
+pub use kinds::{ProblemType, routes};
 pub use sampler_api::FieldError;
 
 use crate::http::request::log_answer;
@@ -183,30 +181,6 @@ impl From<Pointer> for String {
     fn from(pointer: Pointer) -> Self {
         pointer.0
     }
-}
-
-/// These problems in Markdown, one heading for each, named by its slug.
-pub fn catalogue<'a>(kinds: impl IntoIterator<Item = &'a ProblemType>) -> String {
-    let mut text = "# Errors\n\n\
-        Every error is answered with a problem document (RFC 9457, `application/problem+json`). \
-        Its `type` is one of the addresses below, where the program serves the same text; `detail` \
-        describes this occurrence.\n"
-        .to_owned();
-    for kind in kinds {
-        let _ = write!(text, "\n{}", kind.section());
-    }
-    text
-}
-
-/// Serves the text of each of these types. It is public.
-pub fn routes(all: Vec<&'static ProblemType>) -> Router {
-    let serve = async move |Path(name): Path<String>| {
-        let kind = all.iter().find(|kind| kind.slug == name);
-        let detail = "There is no problem type with this name.";
-        let kind = kind.ok_or_else(|| Problem::new(&kinds::NOT_FOUND, detail))?;
-        Ok::<_, Problem>(kind.section())
-    };
-    Router::new().route("/problems/{name}", get(serve))
 }
 
 #[cfg(test)]
