@@ -24,17 +24,6 @@ impl ProblemType {
     pub fn uri(&self) -> String {
         format!("/problems/{}", self.slug)
     }
-
-    /// What the catalogue says of it, in Markdown.
-    pub(super) fn section(&self) -> String {
-        let (slug, title, status) = (self.slug, self.title, self.status.as_u16());
-        let (when, provider, operator) = (self.when, self.provider, self.operator);
-        let uri = self.uri();
-        format!(
-            "## {slug}\n\n**{title}** ({status}, `{uri}`)\n\n\
-             - When: {when}\n- Resource provider: {provider}\n- Operator: {operator}\n"
-        )
-    }
 }
 
 /// Declares kinds of problems, and the list `ALL` of them.
