@@ -44,12 +44,18 @@ const CLIENTS_IDLE: usize = 1_000;
 pub(crate) struct Client(u64);
 
 impl Client {
+    /// Everybody, where no token names a client.
+    const NOBODY: Self = Self(0);
+
     /// The client of a request: that of its token, or else who reports this resource.
     pub(crate) fn of(grant: &Grant, resource: &str) -> Self {
         Self::named(grant.client().map_or(resource, ClientId::as_str))
     }
 
     fn named(name: &str) -> Self {
+        if name.is_empty() {
+            return Self::NOBODY;
+        }
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         Self(hasher.finish())
@@ -149,7 +155,7 @@ impl Admission {
     ) -> Result<Turn, TurnedAway> {
         let queue = &self.queues[kind as usize];
         let _waiting = Arc::clone(&queue.waiting);
-        let (of_client, of_all) = queue.needed(weight);
+        let (of_client, of_all) = queue.needed(client, weight);
         let turn = async {
             Turn {
                 _of_client: acquire(queue.of(client), of_client).await,
@@ -163,7 +169,7 @@ impl Admission {
     /// Takes bytes of memory for a body, at once.
     pub(crate) fn hold(&self, client: Client, bytes: usize) -> Result<Turn, TurnedAway> {
         let queue = &self.queues[Kind::Body as usize];
-        let (_, needed) = queue.needed(bytes);
+        let (_, needed) = queue.needed(client, bytes);
         let take = |permits: Arc<Semaphore>| {
             let taken = permits.try_acquire_many_owned(needed);
             taken.map_err(|_| TurnedAway::Memory)
@@ -206,16 +212,17 @@ impl Queue {
         }
     }
 
-    /// The permits that one client may hold: a third, and at least one.
-    fn share(&self) -> usize {
-        (self.permits / 3).max(1)
+    /// The permits that one client may hold: a third, and at least one. Where clients have no names, two.
+    fn share(&self, client: Client) -> usize {
+        let least = if client == Client::NOBODY { 2 } else { 1 };
+        (self.permits / 3).max(self.permits.min(least))
     }
 
     /// The permits of its client, and of all, that a request needs.
-    fn needed(&self, weight: usize) -> (u32, u32) {
+    fn needed(&self, client: Client, weight: usize) -> (u32, u32) {
         let needed = weight.div_ceil(self.unit).max(1);
         let limited = |to: usize| u32::try_from(needed.min(to)).unwrap_or(u32::MAX);
-        (limited(self.share()), limited(self.permits))
+        (limited(self.share(client)), limited(self.permits))
     }
 
     fn of(&self, client: Client) -> Arc<Semaphore> {
@@ -224,7 +231,7 @@ impl Queue {
             // Whoever holds permits of a client, or waits for them, has the semaphore, too.
             clients.retain(|_, permits| Arc::strong_count(permits) > 1);
         }
-        let fresh = || Arc::new(Semaphore::new(self.share()));
+        let fresh = || Arc::new(Semaphore::new(self.share(client)));
         Arc::clone(clients.entry(client).or_insert_with(fresh))
     }
 

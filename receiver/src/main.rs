@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sampler_receiver::{Options, PROGRAM, Parts, Receiver, console, reading};
-use sampler_service::environment::{Clock, SystemRandom};
+use sampler_service::environment::SystemRandom;
 use sampler_service::health::{Health, Progress};
 use sampler_service::lifecycle::Shutdown;
 use sampler_service::program::{self, Startup};
