@@ -223,8 +223,8 @@ fn time(given: &Value) -> Result<Timestamp, String> {
         }
         _ => None,
     };
-    let expected =
-        "The value must be whole milliseconds since the epoch, or RFC 3339 with an offset.";
+    let expected = "The value must be a whole number of milliseconds since the epoch, or RFC 3339 \
+                    with an offset.";
     Timestamp::new(millis.ok_or(expected)?)
         .map_err(|error| format!("The time is out of range: {error}."))
 }
