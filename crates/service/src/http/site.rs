@@ -210,33 +210,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_served_is_left_alone() {
+    async fn what_the_router_does_not_answer_is_a_problem_that_reveals_nothing() {
         assert_eq!(ask(&site(), "POST", "/two").await.status(), 200);
-    }
-
-    #[tokio::test]
-    async fn an_unknown_path_is_a_problem() {
-        let response = ask(&site(), "GET", "/three").await;
-        assert_eq!(response.status(), 404);
-        assert_eq!(problem(response).await["type"], "/problems/not-found");
-    }
-
-    #[tokio::test]
-    async fn a_method_that_is_not_offered_is_a_problem_that_names_those_that_are() {
-        let response = ask(&site(), "DELETE", "/two").await;
-        assert_eq!(response.status(), 405);
-        assert_eq!(response.headers()["allow"], "GET,HEAD,POST");
-        let slug = &problem(response).await["type"];
-        assert_eq!(slug, "/problems/method-not-allowed");
-    }
-
-    #[tokio::test]
-    async fn a_panic_is_a_problem_that_reveals_nothing() {
-        let response = ask(&site(), "POST", "/broken").await;
-        assert_eq!(response.status(), 500);
-        let problem = problem(response).await;
-        assert_eq!(problem["type"], "/problems/internal");
-        assert!(!problem.to_string().contains("purpose"), "{problem}");
+        for (method, path, status, slug, allow) in [
+            ("GET", "/three", 404, "not-found", None),
+            (
+                "DELETE",
+                "/two",
+                405,
+                "method-not-allowed",
+                Some("GET,HEAD,POST"),
+            ),
+            ("POST", "/broken", 500, "internal", None),
+        ] {
+            let response = ask(&site(), method, path).await;
+            assert_eq!(response.status(), status, "{path}");
+            let offered = response.headers().get("allow");
+            assert_eq!(offered.map(|value| value.to_str().unwrap()), allow);
+            let problem = problem(response).await;
+            assert_eq!(problem["type"], format!("/problems/{slug}"));
+            assert!(!problem.to_string().contains("purpose"), "{problem}");
+        }
     }
 
     #[tokio::test]
