@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sampler_domain::{Change, ChangeKind, Changed, Entry, Span, Timestamp};
@@ -262,6 +263,7 @@ impl Statement for EntryInsert {
 pub(crate) struct Changing {
     read: Span,
     change: Change,
+    is_made: AtomicBool,
 }
 
 impl Debug for Changing {
@@ -277,6 +279,7 @@ impl Changing {
         Self {
             read: read.clone(),
             change: change.clone(),
+            is_made: AtomicBool::new(false),
         }
     }
 
@@ -302,6 +305,7 @@ impl Changing {
         if made == Changed::Rejected {
             return None;
         }
+        self.is_made.store(true, Ordering::Relaxed);
         let after = self.now(world)?;
         world.note_change(self.kind(), &before, &after);
         Some(after)
@@ -320,13 +324,14 @@ impl Statement for Changing {
         Some(Changed::Made)
     }
 
-    /// A span that is as the change makes it has been changed. Otherwise the change was rejected, unless it can
-    /// still be made.
+    /// A change is made if the span is as this change has made it: a stop may have left the same members. Otherwise
+    /// the change was rejected, unless it can still be made.
     fn resolve(&self, world: &World) -> Option<Changed> {
         let Some(now) = self.now(world) else {
             return Some(Changed::Rejected);
         };
-        if now.processing == self.change.after.processing {
+        let is_made = self.is_made.load(Ordering::Relaxed);
+        if is_made && now.processing == self.change.after.processing {
             return Some(Changed::Made);
         }
         let can_be_made = now.processing.version == self.read.processing.version;

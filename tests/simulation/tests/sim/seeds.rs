@@ -36,14 +36,15 @@ fn the_law_holds_where_the_upstream_forgets() {
 }
 
 /// Seeds that have failed once: the last four for faults of resends, 5,006,268 because a worker's clock showed
-/// the end of all time, the others for faults of the simulation. Where the upstream forgets, only the last three were no faults of the simulation: what a driver
-/// posted again was set aside, and what was missing was sent again beside its span.
+/// the end of all time, the others for faults of the simulation. Where the upstream forgets, only the last three
+/// were no faults of the simulation: what a driver posted again was set aside, and what was missing was sent again
+/// beside its span.
 #[test]
 fn the_law_holds_on_seeds_that_have_failed() {
     let of_simulation = [
         25, 106, 109, 291, 319, 344, 364, 489, 635, 347, 1_280, 300_718, 1_000_210, 1_003_051,
         5_002_549, 5_006_268, 5_006_531, 5_007_800, 5_031_441, 5_035_787, 5_045_398, 5_047_344,
-        5_062_258, 5_065_217, 5_076_765, 5_090_861, 106_965, 118_692,
+        5_062_258, 5_065_217, 5_076_765, 5_090_861, 106_965, 118_692, 2_047_110,
     ];
     run_all(
         of_simulation
