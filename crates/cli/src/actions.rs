@@ -244,7 +244,7 @@ async fn skip_all(api: &Api, cause: &str, arguments: &SkipArguments) -> Result<E
             continue;
         };
         match (error.status(), error.problem()) {
-            (Some(..500), Some(problem)) => {
+            (Some(400 | 404 | 409 | 412 | 422), Some(problem)) => {
                 refused.push(json!({ "span": span.id, "problem": problem }));
                 if !wants_json() {
                     let words = words_of(problem);

@@ -23,8 +23,6 @@ use metrics::{
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
-use procfs::ProcResult;
-use procfs::process::{LimitValue, Process};
 use tokio::time::sleep;
 
 use crate::security::Authenticator;
@@ -93,18 +91,18 @@ impl Metrics {
 
     /// All of them, as text.
     pub fn render(&self) -> String {
-        let now = recorder();
+        let (now, mut cpu) = (recorder(), None);
         with_local_recorder(&now, || {
             of_program(self.program).for_each(describe);
             gauge!("sampler_build_info", "program" => self.program, "version" => self.version)
                 .set(1);
             // What the system does not tell is left out.
-            let _ = read_process();
+            cpu = read_process();
             for read in &self.readings {
                 read();
             }
         });
-        self.counted.render() + &now.handle().render()
+        self.counted.render() + &now.handle().render() + &cpu.unwrap_or_default()
     }
 
     /// Keeps histograms small, for ever.
@@ -173,19 +171,37 @@ fn combinations(metric: &'static Metric) -> Vec<Vec<Label>> {
     all
 }
 
-/// Sets the standard metrics of a process, as Prometheus's client libraries name them.
-fn read_process() -> ProcResult<()> {
-    let process = Process::myself()?;
-    let (stat, ticks) = (process.stat()?, procfs::ticks_per_second());
-    counter!(CPU_SECONDS).absolute((stat.utime + stat.stime) / ticks);
+/// Sets the standard metrics of a process, as Prometheus's client libraries name them. Returns that of its processor
+/// time as text: a counter of the crate `metrics` has no fractions.
+#[cfg(target_os = "linux")]
+fn read_process() -> Option<String> {
+    use procfs::process::{LimitValue, Process};
+
+    let process = Process::myself().ok()?;
+    let stat = process.stat().ok()?;
     gauge!("process_resident_memory_bytes").set((stat.rss * procfs::page_size()) as f64);
-    gauge!("process_open_fds").set(process.fd_count()? as f64);
-    if let LimitValue::Value(most) = process.limits()?.max_open_files.soft_limit {
+    if let Ok(open) = process.fd_count() {
+        gauge!("process_open_fds").set(open as f64);
+    }
+    if let Ok(limits) = process.limits()
+        && let LimitValue::Value(most) = limits.max_open_files.soft_limit
+    {
         gauge!("process_max_fds").set(most as f64);
     }
-    let started = procfs::boot_time_secs()? + stat.starttime / ticks;
-    gauge!("process_start_time_seconds").set(started as f64);
-    Ok(())
+    let ticks = procfs::ticks_per_second();
+    if let Ok(booted) = procfs::boot_time_secs() {
+        let started = booted + stat.starttime / ticks;
+        gauge!("process_start_time_seconds").set(started as f64);
+    }
+    let seconds = (stat.utime + stat.stime) as f64 / ticks as f64;
+    Some(format!(
+        "# TYPE {CPU_SECONDS} counter\n{CPU_SECONDS} {seconds}\n"
+    ))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_process() -> Option<String> {
+    None
 }
 
 /// The route `GET /metrics`, for `monitors` alone.

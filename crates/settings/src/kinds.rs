@@ -96,8 +96,10 @@ kinds! {
         "cloudevents" => Some(UpstreamKind::CloudEvents),
         _ => None,
     };
-    ATTRIBUTE: <String> = "visible ASCII without spaces", |text| is_visible(text).then(|| text.to_owned());
-    TOKEN: secret <SecretString> = ATTRIBUTE.takes, |text| is_visible(text).then(|| text.into());
+    SOURCE: <String> = "a URI reference", |text| is_reference(text).then(|| text.to_owned());
+    TYPE: <String> = "text without control characters",
+        |text| (!text.trim().is_empty() && !text.contains(char::is_control)).then(|| text.to_owned());
+    TOKEN: secret <SecretString> = "visible ASCII without spaces", |text| is_visible(text).then(|| text.into());
     HORIZON: <Horizon> = "forever, or a duration up to ten years (milliseconds, or a number with ms, s, m, h or d)",
         |text| match text {
             "forever" => Some(Horizon::Forever),
@@ -287,6 +289,12 @@ fn is_collection(name: &str) -> bool {
         || name.ends_with('.')
         || name.contains(|c: char| c.is_control() || c == '$');
     !is_forbidden && name.len() <= COLLECTION_NAME_MAX
+}
+
+fn is_reference(text: &str) -> bool {
+    let base = Url::parse("http://sampler.invalid/").expect("a plain address");
+    let is_plain = |c: char| c.is_ascii_graphic() && !r#"<>"{}|\^`"#.contains(c);
+    text.chars().all(is_plain) && base.join(text).is_ok()
 }
 
 fn is_visible(text: &str) -> bool {

@@ -98,9 +98,9 @@ settings! {
         url: Option<Url> = "SAMPLER_UPSTREAM_URL", WHOLE_ADDRESS;
         /// The attribute source of each event: a URI reference. The upstream recognises a repeat by it and the id: if
         /// it changes, usages that are in flight or not confirmed may count twice.
-        source: String = "SAMPLER_UPSTREAM_SOURCE", ATTRIBUTE, "sampler";
+        source: String = "SAMPLER_UPSTREAM_SOURCE", SOURCE, "sampler";
         /// The attribute type of each event.
-        event_type: String = "SAMPLER_UPSTREAM_TYPE", ATTRIBUTE, "sampler.usage";
+        event_type: String = "SAMPLER_UPSTREAM_TYPE", TYPE, "sampler.usage";
         /// The token of posts and lookups. The default, with SECURED=true, is one of this program's own client.
         token: Option<SecretString> = "SAMPLER_UPSTREAM_TOKEN", TOKEN;
         /// How long the upstream recognises a repeat: a duration (such as 24h), or forever. It must never be longer

@@ -64,7 +64,7 @@ impl History {
             let last = &mut last[usize::from(is_stop)];
             // Without an id, it counts as a repeat where it would otherwise contradict the earlier one.
             let earlier = match &event.id {
-                Some(id) => by_id.insert((is_stop, id), event),
+                Some(id) => by_id.get(&(is_stop, &**id)).copied(),
                 None => last.filter(|it| is_same(it, event) && is_stop == open.is_none()),
             };
             if earlier.is_some_and(|earlier| is_same(earlier, event)) {
@@ -79,6 +79,7 @@ impl History {
                 });
                 continue;
             }
+            by_id.extend(event.id.as_deref().map(|id| ((is_stop, id), event)));
             match &event.kind {
                 EventKind::Start(measures) => {
                     open = Some(Used {

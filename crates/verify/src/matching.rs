@@ -16,11 +16,14 @@ type Key<'a> = (
     Option<Millis>,
 );
 
-/// What must be the same, from what says most to what says least. A target alone says nothing: it may run many times.
-const LIKENESS: [fn(Key<'_>) -> Option<Key<'_>>; 5] = [
-    |(instance, target, start, id, end)| Some((instance, target, start, id, end)),
-    |(instance, target, start, id, _)| Some((instance, target, start, id, None)),
+/// What must be the same, from what says most to what says least. A usage of a file may have no id. A target alone says
+/// nothing: it may run many times.
+const LIKENESS: [fn(Key<'_>) -> Option<Key<'_>>; 7] = [
+    |(instance, target, start, id, end)| id.map(|_| (instance, target, start, id, end)),
+    |(instance, target, start, id, _)| id.map(|_| (instance, target, start, id, None)),
     |(instance, _, _, id, _)| id.map(|_| (instance, None, None, id, None)),
+    |(instance, target, start, _, end)| Some((instance, target, start, None, end)),
+    |(instance, target, start, _, _)| Some((instance, target, start, None, None)),
     |(instance, _, start, _, _)| Some((instance, None, start, None, None)),
     |(instance, target, _, _, end)| end.map(|_| (instance, target, None, None, end)),
 ];

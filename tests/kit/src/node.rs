@@ -77,13 +77,11 @@ async fn npm_ci(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Visits a console as people do, with what the visit needs to know; says whether there was a
-/// browser. Pictures are written to `target/console`.
-pub async fn visit(name: &str, known: &Value) -> Result<bool> {
-    let Some(browser) = browser() else {
-        eprintln!("skipped: no Chromium; install Debian's package chromium, or set {VARIABLE}");
-        return Ok(false);
-    };
+/// Visits a console as people do, with what the visit needs to know. Pictures are written to `target/console`.
+pub async fn visit(name: &str, known: &Value) -> Result<()> {
+    let browser = browser().with_context(|| {
+        format!("no Chromium: install Debian's package chromium, or set {VARIABLE}")
+    })?;
     let files = [
         "package.json",
         "package-lock.json",
@@ -110,7 +108,7 @@ pub async fn visit(name: &str, known: &Value) -> Result<bool> {
         let errors = String::from_utf8_lossy(&output.stderr);
         bail!("the visit {name}:\n{errors}");
     }
-    Ok(true)
+    Ok(())
 }
 
 fn browser() -> Option<PathBuf> {

@@ -29,6 +29,8 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use sampler_store::Limiter;
+
 use crate::lifecycle::Shutdown;
 use crate::problem::{Problem, kinds};
 
@@ -37,7 +39,10 @@ pub(crate) use site::method_not_allowed;
 pub use site::{Site, not_found};
 
 /// How long to wait before trying again where the system has no room for another connection.
-const NO_ROOM_PAUSE: Duration = Duration::from_secs(1);
+const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often the log says so, at the most.
+const NO_ROOM_REPORTS: Duration = Duration::from_mins(1);
 
 /// How long a connection may send further requests once the program was asked to stop. The client, such as a
 /// router that keeps connections, does not know of the stop yet: a request that is sent while the connection
@@ -106,6 +111,7 @@ pub async fn serve(
         limits,
         places: Arc::new(Semaphore::new(limits.connections + limits.reserved)),
         closing: CancellationToken::new(),
+        reports: Arc::new(Limiter::new(1, NO_ROOM_REPORTS)),
     };
     let connections = TaskTracker::new();
     connections.close();
@@ -141,6 +147,8 @@ struct Server {
     places: Arc<Semaphore>,
     /// Cancelled when connections take no further request.
     closing: CancellationToken,
+    /// The lines of the log about connections that could not be taken.
+    reports: Arc<Limiter<()>>,
 }
 
 /// A connection, its place for as long as it is open, and whether only reserved places were left.
@@ -159,7 +167,9 @@ impl Server {
                 // The client went away before its connection was accepted.
                 Err(error) if matches!(error.kind(), ConnectionAborted | ConnectionReset) => {}
                 Err(error) => {
-                    tracing::warn!(code = "http.accept", error = %error, "could not take a connection");
+                    if self.reports.admit(()).is_some() {
+                        tracing::warn!(code = "http.accept", error = %error, "could not take a connection");
+                    }
                     sleep(NO_ROOM_PAUSE).await;
                 }
             }
@@ -210,7 +220,7 @@ impl Server {
         let mut answer = if is_reserved && !is_about_the_program(request.uri()) {
             let detail = "All connections are in use. Nothing was kept.";
             let problem = Problem::new(&kinds::OVERLOADED, detail);
-            problem.retry_after(RETRY_AFTER).into_response()
+            site::protect(problem.retry_after(RETRY_AFTER).into_response(), false)
         } else {
             self.site.answer(request.map(Body::new)).await
         };

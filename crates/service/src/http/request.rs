@@ -59,7 +59,9 @@ impl Served {
     /// The trace that the request is a part of.
     fn trace_id(&self) -> Option<String> {
         let parent = self.parent.as_ref()?.to_str().ok()?;
-        plain(parent.split('-').nth(1)?)
+        let id = parent.split('-').nth(1)?;
+        let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (is_id && id.bytes().any(|byte| byte != b'0')).then(|| id.to_owned())
     }
 
     fn request_id(&self) -> Option<String> {
@@ -163,8 +165,12 @@ mod tests {
         for (parent, id, expected) in [
             (parent.as_str(), uuid, [Some(trace), Some(uuid)]),
             ("00--01", "", [None, None]),
-            ("x", "a b", [None, None]),
-            ("00-a\"b-01", "a\"b", [None, None]),
+            ("x-hello-y", "a b", [None, None]),
+            (
+                "00-00000000000000000000000000000000-01",
+                "a\"b",
+                [None, None],
+            ),
             ("", &"a".repeat(65), [None, None]),
         ] {
             let parent = (PARENT, parent.parse().unwrap());

@@ -150,7 +150,7 @@ fn method_name(method: &Method) -> &'static str {
 
 /// Adds the headers for browsers. One that a handler has set stays: a page needs a policy of its own. Browsers that
 /// came over https come over https from now on (RFC 6797).
-fn protect(mut response: Response, is_https: bool) -> Response {
+pub(super) fn protect(mut response: Response, is_https: bool) -> Response {
     let headers = response.headers_mut();
     if is_https {
         headers.insert(STRICT_TRANSPORT_SECURITY, KEEP_HTTPS);

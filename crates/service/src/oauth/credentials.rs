@@ -18,8 +18,9 @@ use url::{Url, form_urlencoded};
 
 use super::discovery::{Discoverer, FetchError, TokenServer, fetch, text_in};
 
-/// The lifetime of a token without `expires_in`, and the longest one that is assumed.
+/// The lifetime of a token without `expires_in`, and the shortest and longest ones that are assumed.
 const LIFE_DEFAULT: Duration = Duration::from_mins(5);
+const LIFE_MIN: Duration = Duration::from_secs(1);
 const LIFE_MAX: Duration = Duration::from_hours(24);
 
 /// The part of its lifetime after which a token is renewed.
@@ -125,7 +126,9 @@ impl Client {
             header,
             scope: text_in(&document, "scope").map(str::to_owned),
             since,
-            life: life.map_or(LIFE_DEFAULT, Duration::from_secs).min(LIFE_MAX),
+            life: life
+                .map_or(LIFE_DEFAULT, Duration::from_secs)
+                .clamp(LIFE_MIN, LIFE_MAX),
         })
     }
 

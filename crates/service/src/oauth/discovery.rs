@@ -55,6 +55,14 @@ impl TokenServer {
     }
 }
 
+/// Where it stands which issuer a token server says it is.
+#[derive(Clone, Debug)]
+pub(super) enum Issuer {
+    Named(String),
+    /// In the metadata at this address, which are read whenever keys are.
+    Told(Url),
+}
+
 /// What a token server offers.
 #[derive(Clone, Debug)]
 pub(super) struct Endpoints {
@@ -63,8 +71,7 @@ pub(super) struct Endpoints {
     /// Where people sign in, if they can.
     pub(super) authorization: Option<Url>,
     pub(super) keys: Url,
-    /// The issuer that the server says it is.
-    pub(super) issuer: Option<String>,
+    pub(super) issuer: Issuer,
     /// Whether clients show who they are in the form (`client_secret_post`), not in a header (`client_secret_basic`).
     pub(super) takes_form: bool,
 }
@@ -127,22 +134,22 @@ impl Discoverer {
             return Ok(endpoints.clone());
         }
         let found = match &self.server {
-            TokenServer::CloudFoundry(api) => self.of_uaa(&self.uaa_of(api).await?).await,
+            TokenServer::CloudFoundry(api) => of_uaa(&self.uaa_of(api).await?),
             TokenServer::Oidc(address) => self.of_issuer(address).await?,
         };
         *known = Some(found.clone());
         Ok(found)
     }
 
-    /// What each UAA offers. Its metadata only say which issuer it is: they name addresses as a router lets it see them.
-    async fn of_uaa(&self, uaa: &Url) -> Endpoints {
-        let metadata = self.get(below(uaa, METADATA)).await.unwrap_or_default();
-        Endpoints {
-            token: below(uaa, "/oauth/token"),
-            authorization: Some(below(uaa, "/oauth/authorize")),
-            keys: below(uaa, "/token_keys"),
-            issuer: text_in(&metadata, "issuer").map(str::to_owned),
-            takes_form: false,
+    /// The issuer that the server says it is; none where it says nothing.
+    pub(super) async fn issuer(&self, issuer: Issuer) -> Result<Option<String>, FetchError> {
+        let metadata = match issuer {
+            Issuer::Named(issuer) => return Ok(Some(issuer)),
+            Issuer::Told(address) => self.get(address).await,
+        };
+        match metadata {
+            Err(FetchError::Status { status: 404, .. }) => Ok(None),
+            metadata => Ok(text_in(&metadata?, "issuer").map(str::to_owned)),
         }
     }
 
@@ -160,7 +167,7 @@ impl Discoverer {
             // Only who signs people in needs it.
             authorization: self.address_in(&metadata, "/authorization_endpoint").ok(),
             keys: self.address_in(&metadata, "/jwks_uri")?,
-            issuer: Some(named.to_owned()),
+            issuer: Issuer::Named(named.to_owned()),
             // Without a word, a header is what each takes.
             takes_form: takes("client_secret_post") && !takes("client_secret_basic"),
         })
@@ -168,10 +175,12 @@ impl Discoverer {
 
     /// The address of the UAA. Older APIs name it at `/v2/info`, newer ones in the links of their root.
     async fn uaa_of(&self, api: &Url) -> Result<Url, FetchError> {
-        if let Ok(info) = self.get(below(api, "/v2/info")).await
-            && info.get("token_endpoint").is_some()
-        {
-            return self.address_in(&info, "/token_endpoint");
+        match self.get(below(api, "/v2/info")).await {
+            Ok(info) if info.get("token_endpoint").is_some() => {
+                return self.address_in(&info, "/token_endpoint");
+            }
+            Err(error @ FetchError::Unreachable(_)) => return Err(error),
+            _ => {}
         }
         let root = self.get(below(api, "/")).await?;
         self.address_in(&root, "/links/uaa/href")
@@ -198,6 +207,17 @@ impl Discoverer {
 
     pub(super) async fn get(&self, address: Url) -> Result<Value, FetchError> {
         fetch(self.client.get(address)).await
+    }
+}
+
+/// What each UAA offers. Its metadata only say which issuer it is: they name addresses as a router lets it see them.
+fn of_uaa(uaa: &Url) -> Endpoints {
+    Endpoints {
+        token: below(uaa, "/oauth/token"),
+        authorization: Some(below(uaa, "/oauth/authorize")),
+        keys: below(uaa, "/token_keys"),
+        issuer: Issuer::Told(below(uaa, METADATA)),
+        takes_form: false,
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Keyring {
     known: Mutex<Option<(Arc<Keys>, Instant)>>,
     /// Where newer keys come from, and what the tokens must be that they sign.
     server: Option<(Discoverer, Policy)>,
-    /// Held during a fetch: when the last one began.
+    /// Held during a fetch: when the last one ended.
     last: Arc<tokio::sync::Mutex<Option<Instant>>>,
 }
 
@@ -89,8 +89,9 @@ impl Keyring {
         let keyring = Arc::clone(self);
         let fetching = tokio::spawn(async move {
             let began = Instant::now();
-            *last = Some(began);
-            let keys = keyring.fetch().await?;
+            let fetched = keyring.fetch().await;
+            *last = Some(Instant::now());
+            let keys = fetched?;
             let is_some = keys.count() > 0;
             // All are replaced, even if the token server has none now.
             *keyring.known() = Some((Arc::new(keys), began));
@@ -101,7 +102,8 @@ impl Keyring {
 
     async fn fetch(&self) -> Option<Keys> {
         let (server, policy) = self.server.as_ref()?;
-        let fetched = server.in_time(keys_of(server, policy)).await;
+        let known = self.known().as_ref().and_then(|(keys, _)| keys.issuer());
+        let fetched = server.in_time(keys_of(server, policy, known)).await;
         let keys = fetched.inspect_err(|error| {
             warn!(
                 code = "token_keys.fetch_failed",
@@ -129,15 +131,26 @@ impl Keyring {
 }
 
 /// The keys that a token server has now. Where no issuer is configured, tokens must name the one that the server says
-/// it is: a UAA signs for all identity zones without keys of their own, and only the issuer distinguishes them.
-async fn keys_of(server: &Discoverer, policy: &Policy) -> Result<Keys, FetchError> {
+/// it is: a UAA signs for all identity zones without keys of their own, and only the issuer distinguishes them. Where it
+/// does not say so now, the one that is known stays, so that keys can still be withdrawn.
+async fn keys_of(
+    server: &Discoverer,
+    policy: &Policy,
+    known: Option<String>,
+) -> Result<Keys, FetchError> {
     let endpoints = server.endpoints().await?;
     let document = server.get(endpoints.keys).await?;
-    let issuer = policy.issuer.clone().or(endpoints.issuer);
-    let missing = "does not say which issuer it is, and SAMPLER_TOKEN_ISSUER is not set";
-    let policy = Policy {
-        issuer: Some(issuer.ok_or(FetchError::Document(missing))?),
-        ..policy.clone()
-    };
+    let mut policy = policy.clone();
+    if policy.issuer.is_none() {
+        policy.issuer = match (server.issuer(endpoints.issuer).await, known) {
+            (Ok(Some(issuer)), _) | (_, Some(issuer)) => Some(issuer),
+            (Ok(None), None) => {
+                let missing =
+                    "does not say which issuer it is, and SAMPLER_TOKEN_ISSUER is not set";
+                return Err(FetchError::Document(missing));
+            }
+            (Err(error), None) => return Err(error),
+        };
+    }
     Keys::fetched(&document, &policy).ok_or(FetchError::Document("is not a list of keys"))
 }

@@ -186,6 +186,7 @@ fn refused<T>(why: &'static str) -> Result<T, TokenError> {
 pub struct Keys {
     /// With their names (`kid`).
     all: Vec<(Option<String>, DecodingKey)>,
+    issuer: Option<String>,
     validation: Validation,
     audiences: Option<Audiences>,
 }
@@ -202,6 +203,7 @@ impl Keys {
     fn of(all: Vec<(Option<String>, DecodingKey)>, policy: &Policy) -> Self {
         Self {
             all,
+            issuer: policy.issuer.clone(),
             validation: policy.validation(),
             audiences: policy.audiences.clone(),
         }
@@ -239,6 +241,11 @@ impl Keys {
 
     pub fn count(&self) -> usize {
         self.all.len()
+    }
+
+    /// The issuer that tokens must name.
+    pub(super) fn issuer(&self) -> Option<String> {
+        self.issuer.clone()
     }
 
     /// The key for a token that names `id`. Where there is a single key, either may be without a name.

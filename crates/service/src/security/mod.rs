@@ -105,7 +105,7 @@ impl Authenticator {
             return Ok(Grant::without_token());
         };
         Grant::of_claims(&claims).ok_or_else(|| {
-            forbidden("This needs the scope abacus.system.read or abacus.sampler.read.")
+            forbidden("This needs the scope abacus.system.read, or a scope of Sampler.")
         })
     }
 

@@ -132,7 +132,7 @@ fn an_upstream_needs_what_keeps_usages_from_counting_twice() {
     let forever = ("SAMPLER_UPSTREAM_HORIZON", "forever");
     let confirm = ("SAMPLER_CONFIRM", "true");
     let token = ("SAMPLER_UPSTREAM_TOKEN", "s3cr3t s3cr3t");
-    let source = ("SAMPLER_UPSTREAM_SOURCE", "a b");
+    let source = ("SAMPLER_UPSTREAM_SOURCE", "<a>|{b}");
     assert_each(
         Of::Worker,
         &[
@@ -151,7 +151,7 @@ fn an_upstream_needs_what_keeps_usages_from_counting_twice() {
             ),
             (
                 &[cloud, url, day, find, source],
-                "SAMPLER_UPSTREAM_SOURCE is \"a b\"",
+                "SAMPLER_UPSTREAM_SOURCE is \"<a>|{b}\"",
             ),
             (&[cloud, url, forever], ""),
         ],

@@ -33,6 +33,25 @@ fn spans_of_one_start_are_told_apart_by_id_and_end() {
     assert_eq!(pairs(&all, &spans), (expected.to_vec(), vec![]));
 }
 
+/// The receiver has ids that a CSV file does not have.
+#[test]
+fn usages_without_ids_are_told_apart_by_target_and_end() {
+    let of = |organization: &str, end| {
+        let mut used = usage(0, end, "");
+        used.target.organization_id = organization.into();
+        used
+    };
+    let all = [of("acme", 5), of("zeta", 5), of("zeta", 0)];
+    let order = [2, 1, 0];
+    let spans = order.map(|place| {
+        let mut span = span(&all[place]);
+        span.start_event_id = Some(format!("sampler-{place}"));
+        span
+    });
+    let expected = order.map(|place| Some(&all[place]));
+    assert_eq!(pairs(&all, &spans), (expected.to_vec(), vec![]));
+}
+
 /// How a span differs from its usage, and whether it is found all the same.
 type Change = (fn(&mut Span), bool);
 

@@ -116,6 +116,23 @@ async fn wait(keyring: &Arc<Keyring>, by: std::time::Duration) {
     later(by).await;
 }
 
+/// Whoever waits for a fetch that takes as long as it may does not begin another.
+#[tokio::test]
+async fn a_token_server_that_hangs_is_asked_once_for_all() {
+    let (uaa, keyring) = world(Discovery::Info).await;
+    uaa.trouble(Some(Trouble::Hang));
+    let mut asking = JoinSet::new();
+    for _ in 0..3 {
+        let keyring = Arc::clone(&keyring);
+        asking.spawn(async move { keyring.refresh().await });
+    }
+    let is_asked = async || uaa.asked(Offer::Discovery) > 0;
+    wait_until("it is asked", PATIENCE, is_asked).await;
+    later(AT_LEAST).await;
+    assert_eq!(asking.join_all().await, [false; 3]);
+    assert_eq!(uaa.asked(Offer::Discovery), 1);
+}
+
 #[tokio::test]
 async fn keys_are_looked_at_again_though_nobody_asks() {
     let (uaa, keyring) = world(Discovery::Info).await;
@@ -155,6 +172,15 @@ async fn a_server_that_does_not_say_which_issuer_it_is_is_not_trusted() {
     uaa.names_no_issuer();
     assert!(!keyring.refresh().await);
     assert!(keyring.current().is_err());
+    // Once it has said so, its keys can be withdrawn even while it does not.
+    let (uaa, keyring) = world(Discovery::Root).await;
+    assert!(keyring.refresh().await);
+    let old = uaa.token(&["a"]);
+    uaa.names_no_issuer();
+    uaa.rotate().unwrap();
+    uaa.withdraw_old_keys();
+    assert!(refresh(&keyring).await);
+    assert_eq!(say(&keyring, &old), Err(TokenError::UnknownKey));
     let mut policy = policy(Algorithm::RS256);
     policy.issuer = Some("https://tenant".to_owned());
     let configured = Keyring::fetched(discoverer(&uaa), policy);
