@@ -36,12 +36,12 @@ fn spans_of_one_start_are_told_apart_by_id_and_end() {
 /// The receiver has ids that a CSV file does not have.
 #[test]
 fn usages_without_ids_are_told_apart_by_target_and_end() {
-    let of = |organization: &str, end| {
+    let of = |line, organization: &str, end| {
         let mut used = usage(0, end, "");
         used.target.organization_id = organization.into();
-        used
+        Used { line, ..used }
     };
-    let all = [of("acme", 5), of("zeta", 5), of("zeta", 0)];
+    let all = [of(1, "acme", 5), of(2, "zeta", 5), of(3, "zeta", 0)];
     let order = [2, 1, 0];
     let spans = order.map(|place| {
         let mut span = span(&all[place]);
