@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::iter;
 
-use csv::{ReaderBuilder, StringRecord};
+use csv::{ReaderBuilder, StringRecord, Terminator};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -270,19 +270,49 @@ impl Line {
 }
 
 fn read_table(input: impl Read, named: &Columns) -> Result<Vec<Event>, String> {
-    let mut reader = ReaderBuilder::new().flexible(true).from_reader(input);
-    let headers = reader.headers().map_err(|error| error.to_string())?.clone();
-    let mut events = Vec::new();
-    for row in reader.records() {
-        let row = row.map_err(|error| error.to_string())?;
+    // Each line ends with a line feed, so that lines are counted as editors do; spreadsheets write CR before.
+    let mut reader = ReaderBuilder::new()
+        .flexible(true)
+        .terminator(Terminator::Any(b'\n'))
+        .from_reader(input.chain(&b"\n"[..]));
+    let headers = without_cr(reader.headers().map_err(words_of)?);
+    if !headers.iter().any(|name| name == "start") {
+        let what = "line 1: there is no column \"start\"; commas separate columns";
+        return Err(what.to_owned());
+    }
+    let (mut events, mut row) = (Vec::new(), StringRecord::new());
+    while reader.read_record(&mut row).map_err(words_of)? {
         if row.iter().any(|cell| !cell.trim().is_empty()) {
-            let line = row.position().map_or(0, csv::Position::line);
+            let inside: usize = row.iter().map(|cell| cell.matches('\n').count()).sum();
+            let line = reader.position().line() - 1 - inside as u64;
+            let row = without_cr(&row);
             let cells = cells_of(&headers, &row);
             let found = cells.and_then(|cells| named.events(cells, line));
             events.extend(found.map_err(|what| format!("line {line}: {what}"))?);
         }
     }
     Ok(events)
+}
+
+fn without_cr(row: &StringRecord) -> StringRecord {
+    let last = row.len().saturating_sub(1);
+    let cells = row.iter().enumerate();
+    let cell = |(place, cell): (usize, &str)| {
+        let is_last = place == last;
+        let cut = cell.strip_suffix('\r').filter(|_| is_last);
+        cut.unwrap_or(cell).to_owned()
+    };
+    cells.map(cell).collect()
+}
+
+fn words_of(error: csv::Error) -> String {
+    match error.kind() {
+        csv::ErrorKind::Utf8 { pos, .. } => {
+            let line = pos.as_ref().map_or(0, csv::Position::line);
+            format!("line {line}: the text is not UTF-8: save the sheet as \"CSV UTF-8\"")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// The cells of a row by the names of their columns. Those without a name must be empty.

@@ -1,6 +1,6 @@
 //! The report of a verification: findings, the spans that they are about, and sums.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -155,6 +155,9 @@ pub struct Totals {
     pub duration: Amounts,
     /// Quantity times duration of each measure, where the quantities are integers.
     pub measures: BTreeMap<String, Amounts>,
+    /// The measures of which a quantity is not whole: they are not added up.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub not_added: BTreeSet<String>,
 }
 
 impl Totals {
@@ -177,14 +180,19 @@ impl Totals {
             totals.add(&row.used_measures, used);
             totals.add(&row.billed_measures, billed);
         }
+        let not_added = &totals.not_added;
+        totals.measures.retain(|name, _| !not_added.contains(name));
         totals
     }
 
     fn add(&mut self, measures: &[Measure], amounts: Amounts) {
         for Measure { measure, quantity } in measures {
-            if let Some(quantity) = quantity.as_i64() {
-                let total = self.measures.entry(measure.clone()).or_default();
-                total.add(quantity.into(), amounts);
+            match quantity.as_i64() {
+                Some(quantity) => {
+                    let total = self.measures.entry(measure.clone()).or_default();
+                    total.add(quantity.into(), amounts);
+                }
+                None => _ = self.not_added.insert(measure.clone()),
             }
         }
     }

@@ -105,7 +105,18 @@ fn totals(report: &Report) -> String {
         let [used, billed, skipped, difference] = numbers.map(|number| number.to_string());
         [printable(name), used, billed, skipped, difference]
     });
-    format!("{}\n\n", table(header, rows, &[0]))
+    let table = table(header, rows, &[0]);
+    let left: Vec<_> = report
+        .totals
+        .not_added
+        .iter()
+        .map(|it| printable(it))
+        .collect();
+    if left.is_empty() {
+        return format!("{table}\n\n");
+    }
+    let left = left.join(", ");
+    format!("{table}\nNot added up, because a quantity is not whole: {left}\n\n")
 }
 
 fn judgement(report: &Report) -> String {

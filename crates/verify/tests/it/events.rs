@@ -197,6 +197,9 @@ fn a_table_has_a_span_in_each_row() {
     };
     assert_eq!(json!(measures), start);
 
+    // Lines are those of an editor, whatever ends them.
+    let lines: Vec<u64> = events.iter().map(|event| event.line).collect();
+    assert_eq!(lines, [2, 2, 4]);
     let row = |row: &str| csv(&[], &[], &format!("{HEADER}\n{row}\n"));
     refuses(
         row,
