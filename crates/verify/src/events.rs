@@ -275,13 +275,16 @@ fn read_table(input: impl Read, named: &Columns) -> Result<Vec<Event>, String> {
         .flexible(true)
         .terminator(Terminator::Any(b'\n'))
         .from_reader(input.chain(&b"\n"[..]));
-    let headers = without_cr(reader.headers().map_err(words_of)?);
+    let headers = without_cr(reader.headers().map_err(|error| words_of(&error))?);
     if !headers.iter().any(|name| name == "start") {
         let what = "line 1: there is no column \"start\"; commas separate columns";
         return Err(what.to_owned());
     }
     let (mut events, mut row) = (Vec::new(), StringRecord::new());
-    while reader.read_record(&mut row).map_err(words_of)? {
+    while reader
+        .read_record(&mut row)
+        .map_err(|error| words_of(&error))?
+    {
         if row.iter().any(|cell| !cell.trim().is_empty()) {
             let inside: usize = row.iter().map(|cell| cell.matches('\n').count()).sum();
             let line = reader.position().line() - 1 - inside as u64;
@@ -305,7 +308,7 @@ fn without_cr(row: &StringRecord) -> StringRecord {
     cells.map(cell).collect()
 }
 
-fn words_of(error: csv::Error) -> String {
+fn words_of(error: &csv::Error) -> String {
     match error.kind() {
         csv::ErrorKind::Utf8 { pos, .. } => {
             let line = pos.as_ref().map_or(0, csv::Position::line);
