@@ -137,15 +137,22 @@ fn bearer(token: &str) -> Option<HeaderValue> {
     is_token.then_some(header)
 }
 
-/// The address of an option, or else of a variable.
+/// The address of an option, or else of a variable. It is told in errors, so it must hold no secret.
 fn address(given: Option<&Url>, variable: &str) -> Result<Option<Url>, Failure> {
-    if given.is_some() {
-        return Ok(given.cloned());
+    let parsed = |text: String| {
+        Url::parse(&text).map_err(|error| input(format!("{variable} is no address: {error}")))
+    };
+    let url = match given {
+        Some(url) => Some(url.clone()),
+        None => told(variable).map(parsed).transpose()?,
+    };
+    if let Some(url) = &url
+        && (!url.username().is_empty() || url.password().is_some())
+    {
+        let what = "an address must not have a user or a password in it";
+        return Err(input(what));
     }
-    let url = told(variable).map(|text| {
-        Url::parse(&text).map_err(|error| input(format!("{variable} is {text:?}: {error}")))
-    });
-    url.transpose()
+    Ok(url)
 }
 
 /// A client with a time limit. A loopback address is never asked through a proxy, and no redirect is followed,

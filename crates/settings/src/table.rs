@@ -104,7 +104,10 @@ impl Reader {
         let setting = Setting::named(name);
         if self.wrong.insert(setting.name) {
             let given = match self.texts.get(name) {
-                Some(_) if setting.is_secret => "not valid".to_owned(),
+                // An address may have a password or a key in it, though it must not.
+                Some(text) if setting.is_secret || text.contains(['@', '?']) => {
+                    "not valid".to_owned()
+                }
                 Some(text) => format!("{text:?}"),
                 None => "not set".to_owned(),
             };

@@ -37,7 +37,10 @@ fn the_connection_stands_before_or_behind_the_command() {
     let ended = run_in(&["span"], &[("SAMPLER_URL", &url)]);
     assert!(!ended.errors.contains("--url"), "{ended:?}");
     let ended = run_in(&ask, &[("SAMPLER_URL", "nowhere")]);
-    ended.tells(2, &["SAMPLER_URL is \"nowhere\""]);
+    ended.tells(2, &["SAMPLER_URL is no address"]);
+    let ended = run(&["backlog", "--url", "http://me:s3cr3t@localhost:1"]);
+    ended.tells(2, &["an address must not have a user"]);
+    assert!(!ended.errors.contains("s3cr3t"), "{ended:?}");
 }
 
 #[test]

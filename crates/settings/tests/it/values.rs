@@ -195,4 +195,9 @@ fn an_address_that_cannot_be_used_is_a_mistake_that_does_not_repeat_it() {
             &[(&[("DB_URI", uri)] as &[Variable<'_>], told)],
         );
     }
+    for address in ["http://me:s3cr3t@host", "http://host/?key=s3cr3t"] {
+        let text = receiver(&[("PROVISIONING_URL", address)]).unwrap_err();
+        assert_told(&text, &["PROVISIONING_URL is not valid: expected"]);
+        assert!(!text.contains("s3cr3t"), "{text}");
+    }
 }
