@@ -105,7 +105,7 @@ impl Reader {
         if self.wrong.insert(setting.name) {
             let given = match self.texts.get(name) {
                 // An address may have a password or a key in it, though it must not.
-                Some(text) if setting.is_secret || text.contains(['@', '?']) => {
+                Some(text) if setting.is_secret || text.contains(['@', '?', '#']) => {
                     "not valid".to_owned()
                 }
                 Some(text) => format!("{text:?}"),

@@ -299,7 +299,7 @@ impl State {
         if wanted.iter().any(|scope| !all.iter().any(|it| it == scope)) {
             return (400, json!({ "error": "invalid_scope" }));
         }
-        // Who asks for none gets all.
+        // A client that asks for no scope gets all of its own.
         if wanted.is_empty() {
             wanted = all.iter().map(String::as_str).collect();
         }

@@ -177,6 +177,10 @@ fn events_are_read_as_they_are_sent() {
     let utf16 = b"\xff\xfe\x00".as_slice();
     let utf16 = read(utf16, Format::Ndjson, &Columns::default(), NOW);
     assert!(utf16.unwrap_err().contains("not text"));
+    let latin = [HEADER.as_bytes(), b"\no,s,c,r,p,M\xfcller,1,2\n"].concat();
+    let latin = read(&*latin, Format::Csv, &Columns::default(), NOW);
+    let told = "line 2: the text is not UTF-8";
+    assert!(latin.unwrap_err().starts_with(told));
 }
 
 #[test]

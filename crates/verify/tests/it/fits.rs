@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use sampler_verify::FindingKind::{Behind, Expired, Overdue, Skipped, Suspended, Unanswered};
 use sampler_verify::moment::{DAY, HOUR};
-use sampler_verify::{FindingKind, Granularity, Policy, Used};
+use sampler_verify::{FindingKind, Granularity, Policy, Report, Used};
 use serde_json::json;
 
-use crate::truth::{Ledger, NOW, bill, kinds, ledger, policy, used};
+use crate::truth::{Ledger, NOW, bill, kinds, ledger, measure, policy, used};
 
 /// A complete span of some days, one usage an hour, that ended `ago` ms before now.
 fn complete(ago: i64) -> (Used, Ledger) {
@@ -21,6 +21,21 @@ fn by(granularity: Option<Granularity>) -> Policy {
         granularity,
         ..policy()
     }
+}
+
+/// A sum of some of the quantities would look like the sum of all.
+#[test]
+fn a_measure_that_is_not_whole_somewhere_is_not_added_up() {
+    let rows = [json!(512), json!(512.5)].map(|quantity| {
+        let mut used = complete(0).0;
+        used.measures[0].quantity = quantity;
+        used.measures.push(measure("nodes", 1));
+        bill(&used, HOUR, false, NOW).check(&used)
+    });
+    let totals = Report::of(rows.into(), Vec::new(), false).totals;
+    assert!(totals.measures.keys().eq(["nodes"]));
+    assert!(totals.not_added.iter().eq(["memory"]));
+    assert_eq!(totals.measures["nodes"].billed, totals.duration.billed);
 }
 
 proptest! {
